@@ -1,4 +1,5 @@
-//! Counts the commands of a send stream: `cargo run -p restow-sendstream --example commands -- STREAM`.
+//! Counts the commands of a send stream: `cargo run -p restow-sendstream --example commands --
+//! STREAM`.
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::File;

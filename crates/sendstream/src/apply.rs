@@ -1,7 +1,8 @@
-//! Applies the commands of a stream to a sink: the one `match` for everything that follows a stream.
+//! Applies the commands of a stream to a sink: the one `match` for everything that follows a
+//! stream.
 //!
-//! A sink knows the names, the data and the attributes of files; it looks paths up and decides which
-//! errors there are. The commands that start or end a subvolume are not for a sink.
+//! A sink knows the names, the data and the attributes of files; it looks paths up and decides
+//! which errors there are. The commands that start or end a subvolume are not for a sink.
 
 use tree::{Error, Time};
 

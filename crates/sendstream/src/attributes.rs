@@ -152,7 +152,8 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Takes the first attribute of `rest`: its type and its value. An error is what is wrong, and what was found.
+/// Takes the first attribute of `rest`: its type and its value. An error is what is wrong, and what
+/// was found.
 pub(crate) fn split<'a>(
     version: Version,
     rest: &mut &'a [u8],
@@ -180,7 +181,8 @@ pub(crate) fn split<'a>(
 /// Parses a command.
 ///
 /// # Errors
-/// The command is not one of this version, an attribute is missing or has no place in it, or its numbers are impossible.
+/// The command is not one of this version, an attribute is missing or has no place in it, or its
+/// numbers are impossible.
 pub(crate) fn parse(
     version: Version,
     command: u16,
@@ -219,8 +221,9 @@ pub(crate) fn parse(
     Ok(parsed)
 }
 
-/// The attributes of every command, in the order in which Linux writes them, and how each is stored. From this table come the
-/// functions that read them (`build`) and write them ([`Command::emit`]).
+/// The attributes of every command, in the order in which Linux writes them, and how each is
+/// stored. From this table come the functions that read them (`build`) and write them
+/// ([`Command::emit`]).
 macro_rules! commands {
     ($($number:ident => $name:ident { $($field:ident: $form:ident $attribute:ident),* $(,)? })*) => {
         fn build<'a>(command: u16, from: &mut Attributes<'a>) -> Result<Command<'a>> {
@@ -397,12 +400,13 @@ impl Payload<'_> {
 }
 
 impl Command<'_> {
-    /// Appends the command to `out`, with its header, as Linux writes it in a stream of this version: the attributes in the
-    /// same order. `out` is unchanged after an error.
+    /// Appends the command to `out`, with its header, as Linux writes it in a stream of this
+    /// version: the attributes in the same order. `out` is unchanged after an error.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if it cannot be expressed: this version has no such command or no time of creation, an
-    /// attribute is longer than 65,535 bytes (except data in version 2 and later), or btrfs does not have the algorithm.
+    /// [`Error::InvalidInput`] if it cannot be expressed: this version has no such command or no
+    /// time of creation, an attribute is longer than 65,535 bytes (except data in version 2 and
+    /// later), or btrfs does not have the algorithm.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if self.since() > version {
             return Err(Error::InvalidInput(

@@ -21,16 +21,18 @@ const LINK_TARGET_BYTES_MAX: usize = 4095;
 
 /// A command: one step of building a subvolume. Names and data are borrowed from the stream.
 ///
-/// Fields have the names of the attributes. Paths are relative to the subvolume, and the empty path is the subvolume itself;
-/// they name files as the steps before left them. In [`Command::Subvol`] and [`Command::Snapshot`], `path` is the name of the
-/// new subvolume.
+/// Fields have the names of the attributes. Paths are relative to the subvolume, and the empty path
+/// is the subvolume itself; they name files as the steps before left them. In [`Command::Subvol`]
+/// and [`Command::Snapshot`], `path` is the name of the new subvolume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Start a new subvolume: all commands that follow apply to it, until another one starts or the stream ends.
+    /// Start a new subvolume: all commands that follow apply to it, until another one starts or the
+    /// stream ends.
     Subvol {
         /// Its name.
         path: &'a [u8],
-        /// What will be its received UUID: that of the subvolume that was sent, or that one's own received UUID.
+        /// What will be its received UUID: that of the subvolume that was sent, or that one's own
+        /// received UUID.
         uuid: [u8; 16],
         /// The transaction of the last change to the subvolume that was sent.
         ctransid: u64,
@@ -161,8 +163,8 @@ pub enum Command<'a> {
         clone_len: u64,
         /// The file that gets the range.
         path: &'a [u8],
-        /// The UUID or received UUID of the source's subvolume: that of the subvolume which is being received, the parent's,
-        /// or another one's.
+        /// The UUID or received UUID of the source's subvolume: that of the subvolume which is
+        /// being received, the parent's, or another one's.
         clone_uuid: [u8; 16],
         /// The transaction of the last change to the source's subvolume where it was sent.
         clone_ctransid: u64,
@@ -233,7 +235,8 @@ pub enum Command<'a> {
     Fileattr {
         /// The file.
         path: &'a [u8],
-        /// The flags as btrfs stores them (`BTRFS_INODE_*`), which are not those of `chattr` (`FS_*_FL`).
+        /// The flags as btrfs stores them (`BTRFS_INODE_*`), which are not those of `chattr`
+        /// (`FS_*_FL`).
         fileattr: u64,
     },
     /// Write bytes that are encoded as btrfs stores them.
@@ -331,7 +334,8 @@ impl<'a> Command<'a> {
         matches!(self, Command::Subvol { .. } | Command::Snapshot { .. })
     }
 
-    /// The file that it changes, or the name of the subvolume that it starts. [`Command::End`] has none.
+    /// The file that it changes, or the name of the subvolume that it starts. [`Command::End`] has
+    /// none.
     pub fn path(&self) -> Option<&'a [u8]> {
         match *self {
             Command::Subvol { path, .. }
@@ -385,9 +389,10 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// What is wrong with its names, if anything: paths that are absolute or have components that are empty, `.`, `..`, or
-    /// no name for Linux; the subvolume itself where a file in it is needed; symlink targets and attribute names that Linux
-    /// does not have. [`crate::StreamReader`] refuses such commands unless asked not to.
+    /// What is wrong with its names, if anything: paths that are absolute or have components that
+    /// are empty, `.`, `..`, or no name for Linux; the subvolume itself where a file in it is
+    /// needed; symlink targets and attribute names that Linux does not have.
+    /// [`crate::StreamReader`] refuses such commands unless asked not to.
     pub fn path_fault(&self) -> Option<&'static str> {
         let below = |path: &[u8]| {
             path.is_empty()
@@ -489,7 +494,8 @@ pub fn device(rdev: u64) -> tree::Device {
     }
 }
 
-/// The number of a device as Linux encodes it in a stream (`new_encode_dev`). Linux has 12 bits of major and 20 bits of minor.
+/// The number of a device as Linux encodes it in a stream (`new_encode_dev`). Linux has 12 bits of
+/// major and 20 bits of minor.
 pub fn rdev(device: tree::Device) -> u64 {
     let (major, minor) = (u64::from(device.major), u64::from(device.minor));
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12

@@ -11,9 +11,10 @@ use crate::command::{Command, compression};
 const NAME_WIDTH: usize = 16;
 const PATH_WIDTH: usize = 32;
 
-/// Prints commands as `btrfs receive --dump` of btrfs-progs does, in its words and with its peculiarities: times without
-/// fractions, file attributes in decimal after `0x`, attribute names and clone sources without escapes, values only up to a NUL
-/// byte. The end of a stream and fs-verity have no line.
+/// Prints commands as `btrfs receive --dump` of btrfs-progs does, in its words and with its
+/// peculiarities: times without fractions, file attributes in decimal after `0x`, attribute names
+/// and clone sources without escapes, values only up to a NUL byte. The end of a stream and
+/// fs-verity have no line.
 pub struct Dump<W, Z> {
     out: W,
     zone: Z,
@@ -24,8 +25,8 @@ pub struct Dump<W, Z> {
 }
 
 impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
-    /// Prints to `out`. `zone` is the offset of local time from UTC in seconds, east positive, at a time in seconds since 1970:
-    /// btrfs-progs prints local times.
+    /// Prints to `out`. `zone` is the offset of local time from UTC in seconds, east positive, at a
+    /// time in seconds since 1970: btrfs-progs prints local times.
     pub fn new(out: W, zone: Z) -> Self {
         Dump {
             out,
@@ -220,7 +221,8 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
     }
 }
 
-/// Escapes a path: control characters as in C with octal numbers, bytes beyond ASCII, spaces and backslashes.
+/// Escapes a path: control characters as in C with octal numbers, bytes beyond ASCII, spaces and
+/// backslashes.
 fn escape(path: &[u8], to: &mut Vec<u8>) {
     for &byte in path {
         match byte {

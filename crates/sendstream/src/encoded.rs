@@ -14,16 +14,19 @@ use tree::{Error, Result, to_u64, to_usize};
 
 use crate::command::compression;
 
-/// The longest content of an encoded write, and the longest encoded data (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).
+/// The longest content of an encoded write, and the longest encoded data (`BTRFS_MAX_COMPRESSED`,
+/// `BTRFS_MAX_UNCOMPRESSED`).
 pub const ENCODED_BYTES_MAX: u64 = 128 << 10;
 /// The largest window of a zstd frame that Linux promises to read.
 const WINDOW_MAX: u64 = 1 << 17;
 /// The unit in which btrfs stores and compresses, at least.
 const SECTOR_BYTES: usize = 4096;
 
-/// [`Command::EncodedWrite`](crate::Command::EncodedWrite): a compressed extent, of which a file shows a part.
+/// [`Command::EncodedWrite`](crate::Command::EncodedWrite): a compressed extent, of which a file
+/// shows a part.
 ///
-/// The reader has checked that the part lies in the extent, and that neither is longer than [`ENCODED_BYTES_MAX`].
+/// The reader has checked that the part lies in the extent, and that neither is longer than
+/// [`ENCODED_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncodedWrite<'a> {
     /// The file.
@@ -66,8 +69,8 @@ impl EncodedWrite<'_> {
         })
     }
 
-    /// Decodes the extent as Linux does and returns the bytes that the file gets: `unencoded_file_len` of them. `buffer` is
-    /// memory to reuse.
+    /// Decodes the extent as Linux does and returns the bytes that the file gets:
+    /// `unencoded_file_len` of them. `buffer` is memory to reuse.
     ///
     /// # Errors
     /// The data breaks its format.
@@ -80,10 +83,12 @@ impl EncodedWrite<'_> {
         Ok(self.shown(buffer))
     }
 
-    /// Like [`EncodedWrite::decode`], but refuses data that Linux or another reader could decode in another way: it must be
-    /// one frame followed by nothing but zeros, with a window that Linux reads, and with no more content than is stated.
+    /// Like [`EncodedWrite::decode`], but refuses data that Linux or another reader could decode in
+    /// another way: it must be one frame followed by nothing but zeros, with a window that Linux
+    /// reads, and with no more content than is stated.
     ///
-    /// Some kernels compress the last sector of an inline extent whole: zeros up to its end are not content.
+    /// Some kernels compress the last sector of an inline extent whole: zeros up to its end are not
+    /// content.
     ///
     /// # Errors
     /// [`Error::Unverified`] says what is wrong with the data.

@@ -44,7 +44,8 @@ pub struct Changes {
     pub names_removed: u64,
     /// Directories that are removed.
     pub directories_removed: u64,
-    /// Files and directories that get another name. Linux creates files under a temporary name: those are not counted.
+    /// Files and directories that get another name. Linux creates files under a temporary name:
+    /// those are not counted.
     pub renamed: u64,
     /// Further names for files.
     pub links: u64,
@@ -82,7 +83,8 @@ pub struct StreamInfo {
     pub streams: u64,
     /// All bytes.
     pub bytes: u64,
-    /// Totals by number of the command, counted from 0 for `subvol`: see [`StreamInfo::by_command`].
+    /// Totals by number of the command, counted from 0 for `subvol`: see
+    /// [`StreamInfo::by_command`].
     totals: [CommandTotal; 26],
     /// Totals of encoded data by Linux's number of the algorithm.
     encoded: [EncodedTotal; 8],

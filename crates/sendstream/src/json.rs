@@ -1,9 +1,11 @@
 //! Streams as JSON lines, from which they can be built again.
 //!
-//! A line is an object: `{"at":0,"stream":2}` for a header with its version, `{"at":17,"number":1,"command":"subvol","path":"s",…}`
-//! for a command with its attributes in the order of the stream. Names and paths are strings if they are UTF-8; otherwise the
-//! key ends in `_base64`, and the value is Base64. Times are seconds, a dot, and nine digits of nanoseconds, which
-//! are added to the seconds also before 1970. Data is Base64, or left out: then `data_bytes` states its length.
+//! A line is an object: `{"at":0,"stream":2}` for a header with its version,
+//! `{"at":17,"number":1,"command":"subvol","path":"s",…}` for a command with its attributes in the
+//! order of the stream. Names and paths are strings if they are UTF-8; otherwise the key ends in
+//! `_base64`, and the value is Base64. Times are seconds, a dot, and nine digits of nanoseconds,
+//! which are added to the seconds also before 1970. Data is Base64, or left out: then `data_bytes`
+//! states its length.
 #![cfg_attr(
     not(test),
     warn(
@@ -23,8 +25,8 @@ use crate::attributes::parse;
 use crate::command::number_of;
 use crate::dump::Uuid;
 use crate::raw::{STREAM_HEADER_BYTES, Version, attribute, command_header, stream_header};
-use crate::reader::{COMMAND_BYTES_MAX, Record};
-use crate::value::{Form, Value, named};
+use crate::reader::{COMMAND_BYTES_MAX, CommandRecord};
+use crate::value::{Value, ValueForm, named};
 
 /// The longest line that is read: the longest command in Base64, and what stands beside it.
 #[expect(clippy::as_conversions, reason = "`From` is not const")]
@@ -37,7 +39,7 @@ pub fn header(version: Version, at: u64) -> String {
 }
 
 /// The line of a command, without a line feed; with its data, or only the length of it.
-pub fn command(record: &Record<'_>, with_data: bool) -> String {
+pub fn command(record: &CommandRecord<'_>, with_data: bool) -> String {
     let line = Object::new()
         .number("at", record.at)
         .number("number", record.number)
@@ -57,8 +59,8 @@ pub fn command(record: &Record<'_>, with_data: bool) -> String {
 /// Builds the stream that these lines describe, with data. `at` and `number` are not needed.
 ///
 /// # Errors
-/// [`Error::Part`] with the number of a line that does not have this form, or whose command a reader would refuse; what the
-/// input or the output reports.
+/// [`Error::Part`] with the number of a line that does not have this form, or whose command a
+/// reader would refuse; what the input or the output reports.
 pub fn build(mut input: impl BufRead, mut output: impl Write) -> Result<()> {
     let mut line = Vec::new();
     let (mut version, mut number) = (None, 0);
@@ -151,23 +153,23 @@ fn build_line(
 }
 
 /// The bytes of an attribute.
-fn value_of(form: Form, value: &Scalar, is_base64: bool) -> Option<Vec<u8>> {
+fn value_of(form: ValueForm, value: &Scalar, is_base64: bool) -> Option<Vec<u8>> {
     match (form, value) {
-        (Form::Number(len), Scalar::Number(number)) => {
+        (ValueForm::Number(len), Scalar::Number(number)) => {
             let bytes = number.to_le_bytes();
             let (value, rest) = bytes.split_at_checked(len)?;
             rest.iter().all(|&byte| byte == 0).then(|| value.to_vec())
         }
-        (Form::Bytes, Scalar::Text(text)) if !is_base64 => Some(text.as_bytes().to_vec()),
-        (Form::Bytes | Form::Data, Scalar::Text(text)) => base64::decode(text.as_bytes()),
-        (Form::Uuid, Scalar::Text(text)) => {
+        (ValueForm::Bytes, Scalar::Text(text)) if !is_base64 => Some(text.as_bytes().to_vec()),
+        (ValueForm::Bytes | ValueForm::Data, Scalar::Text(text)) => base64::decode(text.as_bytes()),
+        (ValueForm::Uuid, Scalar::Text(text)) => {
             let digits: String = text.split('-').collect();
             // The standard library's parsers accept a sign.
             let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
             let number = u128::from_str_radix(&digits, 16).ok()?;
             (is_hex && digits.len() == 32).then(|| number.to_be_bytes().to_vec())
         }
-        (Form::Time, Scalar::Text(text)) => {
+        (ValueForm::Time, Scalar::Text(text)) => {
             let (seconds, nanoseconds) = text.split_once('.')?;
             let is_whole =
                 nanoseconds.len() == 9 && nanoseconds.bytes().all(|it| it.is_ascii_digit());

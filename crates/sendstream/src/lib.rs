@@ -1,11 +1,13 @@
 //! btrfs send streams, versions 1 to 3 (`btrfs send`, `btrfs receive`).
 //!
-//! A stream is a sequence of [`Command`]s that build a subvolume from nothing, or from a snapshot of its parent. A full
-//! stream begins with [`Command::Subvol`], an incremental one with [`Command::Snapshot`].
+//! A stream is a sequence of [`Command`]s that build a subvolume from nothing, or from a snapshot
+//! of its parent. A full stream begins with [`Command::Subvol`], an incremental one with
+//! [`Command::Snapshot`].
 //!
-//! - [`StreamReader`] reads commands one at a time, from anything that is `Read`. It returns only commands that are right in
-//!   themselves; names and data are borrowed from its buffer.
-//! - [`StreamWriter`] writes commands as Linux does, to anything that is `Write`. [`Command::emit`] appends one to a vector.
+//! - [`StreamReader`] reads commands one at a time, from anything that is `Read`. It returns only
+//!   commands that are right in themselves; names and data are borrowed from its buffer.
+//! - [`StreamWriter`] writes commands as Linux does, to anything that is `Write`. [`Command::emit`]
+//!   appends one to a vector.
 //! - [`EncodedWrite::decode`] returns the bytes that an encoded write puts into its file.
 //!
 //! ```
@@ -58,7 +60,7 @@ pub use dump::Dump;
 pub use encoded::{ENCODED_BYTES_MAX, EncodedWrite};
 pub use info::{Changes, CommandTotal, EncodedTotal, StreamInfo, SubvolumeChanges};
 pub use raw::Version;
-pub use reader::{COMMAND_BYTES_MAX, Record, StreamReader};
+pub use reader::{COMMAND_BYTES_MAX, CommandRecord, StreamReader};
 pub use receive::{
     Event, InDirectory, ReceiveOptions, Received, ReceivedDirectory, parent_fault, receive,
 };

@@ -12,11 +12,11 @@
 /// The longest name that Linux has.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
-/// Checks a path of a stream, which is relative to its subvolume; the empty one names the subvolume itself. Returns what
-/// is wrong with it.
+/// Checks a path of a stream, which is relative to its subvolume; the empty one names the subvolume
+/// itself. Returns what is wrong with it.
 ///
-/// A path that passes has no empty component, no `.`, no `..`, no NUL and no name that Linux does not have. It can still lead
-/// through a symlink: receivers must not follow one.
+/// A path that passes has no empty component, no `.`, no `..`, no NUL and no name that Linux does
+/// not have. It can still lead through a symlink: receivers must not follow one.
 pub(crate) fn fault(path: &[u8]) -> Option<&'static str> {
     if path.is_empty() || is_plain(path) {
         return None;
@@ -36,7 +36,8 @@ pub(crate) fn fault(path: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether a path is short and has no dot where a name begins, as most have: found without a look at each name.
+/// Whether a path is short and has no dot where a name begins, as most have: found without a look
+/// at each name.
 fn is_plain(path: &[u8]) -> bool {
     let pairs = path.iter().zip(path.iter().skip(1));
     // Not `any`, which would go byte by byte.

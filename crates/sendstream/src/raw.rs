@@ -1,5 +1,6 @@
-//! The framing of a stream: its header, the headers of commands, the numbers of commands and attributes
-//! (`fs/btrfs/send.h`, `Documentation/dev/dev-send-stream.rst`). All integers are little-endian; nothing is aligned.
+//! The framing of a stream: its header, the headers of commands, the numbers of commands and
+//! attributes (`fs/btrfs/send.h`, `Documentation/dev/dev-send-stream.rst`). All integers are
+//! little-endian; nothing is aligned.
 #![cfg_attr(
     not(test),
     warn(
@@ -16,7 +17,8 @@ use std::fmt;
 pub(crate) const MAGIC: &[u8; 13] = b"btrfs-stream\0";
 /// The size of a stream's header (`struct btrfs_stream_header`).
 pub(crate) const STREAM_HEADER_BYTES: usize = MAGIC.len() + 4;
-/// The size of a command's header (`struct btrfs_cmd_header`): length of the payload, command, checksum.
+/// The size of a command's header (`struct btrfs_cmd_header`): length of the payload, command,
+/// checksum.
 pub(crate) const COMMAND_HEADER_BYTES: usize = 10;
 
 /// The version of a stream, which its header states.
@@ -24,7 +26,8 @@ pub(crate) const COMMAND_HEADER_BYTES: usize = 10;
 pub enum Version {
     /// The first one, which Linux writes unless it is asked for another.
     V1 = 1,
-    /// Linux 6.0 and later: stored compressed extents, file attributes, holes, birth times, and data of any length.
+    /// Linux 6.0 and later: stored compressed extents, file attributes, holes, birth times, and
+    /// data of any length.
     V2 = 2,
     /// fs-verity. Linux writes it only if it was configured for experiments.
     V3 = 3,
@@ -66,8 +69,8 @@ pub(crate) fn stream_header(version: Version) -> [u8; STREAM_HEADER_BYTES] {
     header
 }
 
-/// The checksum of a command: CRC-32C over its header, with zeros in place of the checksum, and its payload. Unlike the
-/// usual CRC-32C, the register starts at 0 and is not inverted at the end.
+/// The checksum of a command: CRC-32C over its header, with zeros in place of the checksum, and its
+/// payload. Unlike the usual CRC-32C, the register starts at 0 and is not inverted at the end.
 pub(crate) fn checksum(payload_bytes: u32, command: u16, payload: &[u8]) -> u32 {
     let mut header = [0; COMMAND_HEADER_BYTES];
     header[..4].copy_from_slice(&payload_bytes.to_le_bytes());

@@ -18,20 +18,23 @@ use crate::attributes::parse;
 use crate::command::Command;
 use crate::raw::{COMMAND_HEADER_BYTES, MAGIC, STREAM_HEADER_BYTES, Version, checksum};
 
-/// The longest command that is read, unless [`StreamReader::command_bytes_max`] says otherwise. Linux writes at most 147,456
-/// bytes, but the format has no limit, and other programs can collect more data in one command.
+/// The longest command that is read, unless [`StreamReader::command_bytes_max`] says otherwise.
+/// Linux writes at most 147,456 bytes, but the format has no limit, and other programs can collect
+/// more data in one command.
 pub const COMMAND_BYTES_MAX: u32 = 16 << 20;
-/// The size of the buffer at the beginning: several of Linux's longest commands, and little enough for a cache.
+/// The size of the buffer at the beginning: several of Linux's longest commands, and little enough
+/// for a cache.
 const BUFFER_BYTES: usize = 512 << 10;
 
-/// How far after a broken command a restarted stream is searched for: it can be interrupted several times in a row.
+/// How far after a broken command a restarted stream is searched for: it can be interrupted several
+/// times in a row.
 const RESTART_BYTES_MAX: usize = 1 << 20;
 
 /// Reads send streams from a file or pipe.
 ///
-/// An input holds one or more streams, one after the other (`btrfs send A B`). A stream holds one or more subvolumes, each
-/// started by [`Command::Subvol`] or [`Command::Snapshot`] (several with `btrfs send -e A B`), and ends with
-/// [`Command::End`].
+/// An input holds one or more streams, one after the other (`btrfs send A B`). A stream holds one
+/// or more subvolumes, each started by [`Command::Subvol`] or [`Command::Snapshot`] (several with
+/// `btrfs send -e A B`), and ends with [`Command::End`].
 ///
 /// ```no_run
 /// # fn main() -> tree::Result<()> {
@@ -47,12 +50,13 @@ const RESTART_BYTES_MAX: usize = 1 << 20;
 /// # }
 /// ```
 ///
-/// Each command is verified against its checksum before it is parsed. Each command that is returned is valid by itself: it exists
-/// in this version and has all its attributes, and its numbers and paths are possible (see [`Command::path_fault`]). Whether it
-/// fits the files that exist is for the receiver to check. Memory is that of the longest command.
+/// Each command is verified against its checksum before it is parsed. Each command that is returned
+/// is valid by itself: it exists in this version and has all its attributes, and its numbers and
+/// paths are possible (see [`Command::path_fault`]). Whether it fits the files that exist is for
+/// the receiver to check. Memory is that of the longest command.
 ///
-/// Errors in a command are [`Error::Part`] with the command's number, counted from 1 over the whole input; the place of a
-/// [`Corrupt`] is its byte in the input.
+/// Errors in a command are [`Error::Part`] with the command's number, counted from 1 over the whole
+/// input; the place of a [`Corrupt`] is its byte in the input.
 pub struct StreamReader<R> {
     input: R,
     buffer: Vec<u8>,
@@ -61,16 +65,17 @@ pub struct StreamReader<R> {
     /// The offset of the unread bytes in the input.
     at: u64,
     commands: u64,
-    state: State,
+    state: ReaderState,
     command_bytes_max: u32,
     checks_paths: bool,
     restart: Option<u64>,
-    /// The bytes of the first command of the current stream, by which the stream is recognised when it starts again.
+    /// The bytes of the first command of the current stream, by which the stream is recognised when
+    /// it starts again.
     first: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum ReaderState {
     /// Before the first stream.
     Start,
     /// In a stream.
@@ -96,7 +101,7 @@ struct Inside {
 
 /// A command and where it was found.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct CommandRecord<'a> {
     /// The offset of its header in the input.
     pub at: u64,
     /// Its number in the input, counted from 1.
@@ -109,7 +114,7 @@ pub struct Record<'a> {
     pub command: Command<'a>,
 }
 
-impl Record<'_> {
+impl CommandRecord<'_> {
     /// The offset of its data in the input, if it has any.
     pub fn data_at(&self) -> Option<u64> {
         let data = self.command.data()?;
@@ -136,7 +141,7 @@ impl<R: Read> StreamReader<R> {
             unread: 0..0,
             at: 0,
             commands: 0,
-            state: State::Start,
+            state: ReaderState::Start,
             command_bytes_max: COMMAND_BYTES_MAX,
             checks_paths: true,
             restart: None,
@@ -144,8 +149,8 @@ impl<R: Read> StreamReader<R> {
         }
     }
 
-    /// Refuses commands with a payload of more than this many bytes; [`COMMAND_BYTES_MAX`] unless set. Memory grows with what
-    /// arrives, not with what a header claims.
+    /// Refuses commands with a payload of more than this many bytes; [`COMMAND_BYTES_MAX`] unless
+    /// set. Memory grows with what arrives, not with what a header claims.
     #[must_use]
     pub fn command_bytes_max(self, bytes: u32) -> Self {
         StreamReader {
@@ -173,29 +178,29 @@ impl<R: Read> StreamReader<R> {
         self.commands
     }
 
-    /// Starts the next stream and returns its version, or `None` at the end of the input. The stream before must be finished:
-    /// [`StreamReader::next_command`] returned `None`.
+    /// Starts the next stream and returns its version, or `None` at the end of the input. The
+    /// stream before must be finished: [`StreamReader::next_command`] returned `None`.
     ///
     /// # Errors
     /// The input is empty, has other bytes than a stream, or has a version that is not known.
     pub fn next_stream(&mut self) -> Result<Option<Version>> {
         let is_first = match self.state {
-            State::Start => true,
-            State::Ended => {
+            ReaderState::Start => true,
+            ReaderState::Ended => {
                 self.first.clear();
                 false
             }
-            State::Inside(_) | State::Failed => {
+            ReaderState::Inside(_) | ReaderState::Failed => {
                 return Err(Error::InvalidInput(
                     "the send stream before was not read to its end",
                 ));
             }
         };
-        self.state = State::Failed;
+        self.state = ReaderState::Failed;
         let at = self.at;
         let found = self.fill(STREAM_HEADER_BYTES)?;
         if found == 0 && !is_first {
-            self.state = State::Ended;
+            self.state = ReaderState::Ended;
             return Ok(None);
         }
         let wrong = |what, got| Err(Corrupt { what, at, got }.into());
@@ -220,7 +225,7 @@ impl<R: Read> StreamReader<R> {
             return wrong("send stream has an unknown version", number.into());
         };
         self.consume(STREAM_HEADER_BYTES);
-        self.state = State::Inside(Inside {
+        self.state = ReaderState::Inside(Inside {
             version,
             at,
             has_subvolume: false,
@@ -230,19 +235,20 @@ impl<R: Read> StreamReader<R> {
         Ok(Some(version))
     }
 
-    /// The next command of the current stream. The last one is [`Command::End`]; after it, the result is `None`.
+    /// The next command of the current stream. The last one is [`Command::End`]; after it, the
+    /// result is `None`.
     ///
     /// # Errors
-    /// The stream ends without [`Command::End`], a command breaks the format, or the input cannot be read. The commands before are
-    /// not a whole stream then.
-    pub fn next_command(&mut self) -> Result<Option<Record<'_>>> {
-        let State::Inside(inside) = self.state else {
+    /// The stream ends without [`Command::End`], a command breaks the format, or the input cannot
+    /// be read. The commands before are not a whole stream then.
+    pub fn next_command(&mut self) -> Result<Option<CommandRecord<'_>>> {
+        let ReaderState::Inside(inside) = self.state else {
             return match self.state {
-                State::Ended => Ok(None),
+                ReaderState::Ended => Ok(None),
                 _ => Err(Error::InvalidInput("no send stream was started")),
             };
         };
-        self.state = State::Failed;
+        self.state = ReaderState::Failed;
         let number = self.commands.saturating_add(1);
         let in_command = |error: Error| error.in_part("command", number);
         let (command, bytes) = self.frame().map_err(in_command)?;
@@ -266,10 +272,10 @@ impl<R: Read> StreamReader<R> {
             self.first.extend_from_slice(bytes);
         }
         self.state = match command {
-            Command::End => State::Ended,
-            _ => State::Inside(inside),
+            Command::End => ReaderState::Ended,
+            _ => ReaderState::Inside(inside),
         };
-        Ok(Some(Record {
+        Ok(Some(CommandRecord {
             at,
             number,
             version: inside.version,
@@ -280,13 +286,14 @@ impl<R: Read> StreamReader<R> {
 
     /// Where a stream begins in the middle of the one that just failed: the offset of its header.
     ///
-    /// This happens if `btrfs send` was stopped and continued, for example by a suspend: Linux then starts the stream from its
-    /// beginning, and the file or pipe holds the first part twice.
+    /// This happens if `btrfs send` was stopped and continued, for example by a suspend: Linux then
+    /// starts the stream from its beginning, and the file or pipe holds the first part twice.
     pub fn restart(&self) -> Option<u64> {
         self.restart
     }
 
-    /// Continues with the stream at [`StreamReader::restart`], if there is one: [`StreamReader::next_stream`] reads its header.
+    /// Continues with the stream at [`StreamReader::restart`], if there is one:
+    /// [`StreamReader::next_stream`] reads its header.
     pub fn continue_at_restart(&mut self) -> bool {
         let Some(restart) = self.restart.take() else {
             return false;
@@ -294,7 +301,7 @@ impl<R: Read> StreamReader<R> {
         // It lies in the unread bytes: `frame` consumes nothing when it fails.
         let skipped = to_usize(restart.saturating_sub(self.at));
         self.consume(skipped.min(self.unread.len()));
-        self.state = State::Start;
+        self.state = ReaderState::Start;
         true
     }
 
@@ -303,7 +310,8 @@ impl<R: Read> StreamReader<R> {
         self.input
     }
 
-    /// Reads all of the next command into the buffer, without consuming it, and verifies its checksum. Returns its number and its size with the header.
+    /// Reads all of the next command into the buffer, without consuming it, and verifies its
+    /// checksum. Returns its number and its size with the header.
     fn frame(&mut self) -> Result<(u16, usize)> {
         let at = self.at;
         let wrong = |what, got| Error::from(Corrupt { what, at, got });
@@ -382,7 +390,8 @@ impl<R: Read> StreamReader<R> {
         self.at = self.at.saturating_add(to_u64(bytes));
     }
 
-    /// Reads until there are this many unread bytes, or the input ends. Returns how many there are, which can be more.
+    /// Reads until there are this many unread bytes, or the input ends. Returns how many there are,
+    /// which can be more.
     fn fill(&mut self, bytes: usize) -> Result<usize> {
         if self.unread.len() >= bytes {
             return Ok(self.unread.len());
@@ -444,7 +453,8 @@ impl Inside {
     }
 }
 
-/// Whether `data` begins with its own length, as in a stream of version 1 that is read as a later one.
+/// Whether `data` begins with its own length, as in a stream of version 1 that is read as a later
+/// one.
 pub(crate) fn begins_with_length(data: &[u8]) -> bool {
     data.split_first_chunk()
         .is_some_and(|(len, rest)| usize::from(u16::from_le_bytes(*len)) == rest.len())

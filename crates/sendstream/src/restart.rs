@@ -5,7 +5,7 @@ use std::io::Read;
 use tree::{Error, Result, Sha256};
 
 use crate::raw::{COMMAND_HEADER_BYTES, Version};
-use crate::reader::{Record, StreamReader};
+use crate::reader::{CommandRecord, StreamReader};
 
 /// What [`without_restarts`] has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +22,20 @@ pub struct Continuous {
 const DIFFERS: &str =
     "Linux was interrupted while it sent the stream, and sends another one after that";
 
-/// Reads one stream that Linux sends through `input`, and calls `each` with every command of it once.
+/// Reads one stream that Linux sends through `input`, and calls `each` with every command of it
+/// once.
 ///
-/// If a process is stopped and continued, or the system suspended, Linux starts sending again: `input` has the stream up to the
-/// middle of a command, and then the whole stream again, any number of times. Sending a read-only subvolume gives the same bytes
-/// every time, so the commands that `each` has had already are compared, by number, length and checksum, and left out.
+/// If a process is stopped and continued, or the system suspended, Linux starts sending again:
+/// `input` has the stream up to the middle of a command, and then the whole stream again, any
+/// number of times. Sending a read-only subvolume gives the same bytes every time, so the commands
+/// that `each` has had already are compared, by number, length and checksum, and left out.
 ///
 /// # Errors
-/// As for [`StreamReader`]; [`Error::Inconsistent`] if the stream differs when it is sent again; what `each` returns.
+/// As for [`StreamReader`]; [`Error::Inconsistent`] if the stream differs when it is sent again;
+/// what `each` returns.
 pub fn without_restarts<R: Read>(
     input: R,
-    mut each: impl FnMut(&Record<'_>) -> Result<()>,
+    mut each: impl FnMut(&CommandRecord<'_>) -> Result<()>,
 ) -> Result<Continuous> {
     // What Linux sends is taken as it is.
     let mut reader = StreamReader::new(input).any_paths();
@@ -100,7 +103,7 @@ impl Default for Chain {
 }
 
 impl Chain {
-    fn add(&mut self, record: &Record<'_>) {
+    fn add(&mut self, record: &CommandRecord<'_>) {
         self.count += 1;
         let header = record.bytes.first_chunk::<COMMAND_HEADER_BYTES>();
         self.headers

@@ -13,7 +13,7 @@ use tree::Time;
 
 use crate::attributes::split;
 use crate::raw::{COMMAND_HEADER_BYTES, attribute};
-use crate::reader::Record;
+use crate::reader::CommandRecord;
 
 /// The value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Value<'a> {
 
 /// How the value of an attribute is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ValueForm {
     /// An integer of this many bytes.
     Number(usize),
     Time,
@@ -42,46 +42,46 @@ pub(crate) enum Form {
 }
 
 /// Names and forms by number; there is no attribute 0.
-const ATTRIBUTES: [(&str, Form); attribute::COUNT] = [
-    ("", Form::Bytes),
-    ("uuid", Form::Uuid),
-    ("ctransid", Form::Number(8)),
-    ("ino", Form::Number(8)),
-    ("size", Form::Number(8)),
-    ("mode", Form::Number(8)),
-    ("uid", Form::Number(8)),
-    ("gid", Form::Number(8)),
-    ("rdev", Form::Number(8)),
-    ("ctime", Form::Time),
-    ("mtime", Form::Time),
-    ("atime", Form::Time),
-    ("otime", Form::Time),
-    ("xattr_name", Form::Bytes),
-    ("xattr_data", Form::Bytes),
-    ("path", Form::Bytes),
-    ("path_to", Form::Bytes),
-    ("path_link", Form::Bytes),
-    ("file_offset", Form::Number(8)),
-    ("data", Form::Data),
-    ("clone_uuid", Form::Uuid),
-    ("clone_ctransid", Form::Number(8)),
-    ("clone_path", Form::Bytes),
-    ("clone_offset", Form::Number(8)),
-    ("clone_len", Form::Number(8)),
-    ("fallocate_mode", Form::Number(4)),
-    ("fileattr", Form::Number(8)),
-    ("unencoded_file_len", Form::Number(8)),
-    ("unencoded_len", Form::Number(8)),
-    ("unencoded_offset", Form::Number(8)),
-    ("compression", Form::Number(4)),
-    ("encryption", Form::Number(4)),
-    ("verity_algorithm", Form::Number(1)),
-    ("verity_block_size", Form::Number(4)),
-    ("verity_salt_data", Form::Bytes),
-    ("verity_sig_data", Form::Bytes),
+const ATTRIBUTES: [(&str, ValueForm); attribute::COUNT] = [
+    ("", ValueForm::Bytes),
+    ("uuid", ValueForm::Uuid),
+    ("ctransid", ValueForm::Number(8)),
+    ("ino", ValueForm::Number(8)),
+    ("size", ValueForm::Number(8)),
+    ("mode", ValueForm::Number(8)),
+    ("uid", ValueForm::Number(8)),
+    ("gid", ValueForm::Number(8)),
+    ("rdev", ValueForm::Number(8)),
+    ("ctime", ValueForm::Time),
+    ("mtime", ValueForm::Time),
+    ("atime", ValueForm::Time),
+    ("otime", ValueForm::Time),
+    ("xattr_name", ValueForm::Bytes),
+    ("xattr_data", ValueForm::Bytes),
+    ("path", ValueForm::Bytes),
+    ("path_to", ValueForm::Bytes),
+    ("path_link", ValueForm::Bytes),
+    ("file_offset", ValueForm::Number(8)),
+    ("data", ValueForm::Data),
+    ("clone_uuid", ValueForm::Uuid),
+    ("clone_ctransid", ValueForm::Number(8)),
+    ("clone_path", ValueForm::Bytes),
+    ("clone_offset", ValueForm::Number(8)),
+    ("clone_len", ValueForm::Number(8)),
+    ("fallocate_mode", ValueForm::Number(4)),
+    ("fileattr", ValueForm::Number(8)),
+    ("unencoded_file_len", ValueForm::Number(8)),
+    ("unencoded_len", ValueForm::Number(8)),
+    ("unencoded_offset", ValueForm::Number(8)),
+    ("compression", ValueForm::Number(4)),
+    ("encryption", ValueForm::Number(4)),
+    ("verity_algorithm", ValueForm::Number(1)),
+    ("verity_block_size", ValueForm::Number(4)),
+    ("verity_salt_data", ValueForm::Bytes),
+    ("verity_sig_data", ValueForm::Bytes),
 ];
 
-impl<'a> Record<'a> {
+impl<'a> CommandRecord<'a> {
     /// The attributes in the order of the stream, each with its name in lower case.
     pub fn attributes(&self) -> impl Iterator<Item = (&'static str, Value<'a>)> + use<'a> {
         let version = self.version;
@@ -95,28 +95,28 @@ impl<'a> Record<'a> {
     }
 }
 
-impl Form {
+impl ValueForm {
     fn parse(self, value: &[u8]) -> Value<'_> {
         match (self, value) {
-            (Form::Number(_), _) => {
+            (ValueForm::Number(_), _) => {
                 let number = value.iter().rev();
                 Value::Number(number.fold(0, |number, byte| number << 8 | u64::from(*byte)))
             }
-            (Form::Time, [seconds @ .., a, b, c, d]) => Value::Time(Time {
+            (ValueForm::Time, [seconds @ .., a, b, c, d]) => Value::Time(Time {
                 seconds: seconds
                     .first_chunk()
                     .map_or(0, |it| i64::from_le_bytes(*it)),
                 nanoseconds: u32::from_le_bytes([*a, *b, *c, *d]),
             }),
-            (Form::Uuid, _) => Value::Uuid(value.try_into().unwrap_or_default()),
-            (Form::Data, _) => Value::Data(value),
+            (ValueForm::Uuid, _) => Value::Uuid(value.try_into().unwrap_or_default()),
+            (ValueForm::Data, _) => Value::Data(value),
             _ => Value::Bytes(value),
         }
     }
 }
 
 /// The number and form of the attribute with this name.
-pub(crate) fn named(name: &str) -> Option<(u16, Form)> {
+pub(crate) fn named(name: &str) -> Option<(u16, ValueForm)> {
     let mut numbered = (0..).zip(ATTRIBUTES);
     let (number, (_, form)) = numbered.find(|(_, (it, _))| *it == name)?;
     (number > 0).then_some((number, form))

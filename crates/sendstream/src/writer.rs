@@ -20,8 +20,8 @@ use crate::raw::{Version, stream_header};
 /// # Ok::<(), tree::Error>(())
 /// ```
 ///
-/// The caller decides about the header and the end, because `btrfs send -e` leaves them out between subvolumes. Each command
-/// is one call of `write_all`.
+/// The caller decides about the header and the end, because `btrfs send -e` leaves them out between
+/// subvolumes. Each command is one call of `write_all`.
 pub struct StreamWriter<W> {
     output: W,
     version: Version,
@@ -70,8 +70,8 @@ impl<W: Write> StreamWriter<W> {
         Ok(())
     }
 
-    /// Writes whole commands as they are: [`Record::bytes`](crate::Record::bytes) of a stream of the same version, or what
-    /// [`Command::emit`] made.
+    /// Writes whole commands as they are: [`Record::bytes`](crate::Record::bytes) of a stream of
+    /// the same version, or what [`Command::emit`] made.
     ///
     /// # Errors
     /// What the output reports.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use sendstream::{Record, StreamReader, Value, json};
+use sendstream::{CommandRecord, StreamReader, Value, json};
 
 use super::ahead::ReadAhead;
 use super::input::{Input, name, of_uuid};
@@ -85,7 +85,7 @@ fn print(reader: &mut StreamReader<impl Read>, args: &Dump, out: &mut impl Write
 }
 
 /// Writes the line of a command.
-fn line(record: &Record<'_>, to: &mut String) {
+fn line(record: &CommandRecord<'_>, to: &mut String) {
     text::number(record.at, b' ', 10, to);
     *to += " ";
     text::number(record.number, b' ', 8, to);

@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use sendstream::{Command, EncodedWrite, Record, StreamReader, StreamWriter, Version};
+use sendstream::{Command, CommandRecord, EncodedWrite, StreamReader, StreamWriter, Version};
 use testkit::{
     Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, cases, run, tool,
 };
@@ -285,7 +285,7 @@ fn mounted_ext4() -> Mount {
 /// The stream with each command replaced by `each`; `None` leaves it out.
 fn rewritten(
     stream: &[u8],
-    mut each: impl FnMut(&Record<'_>, &mut StreamWriter<Vec<u8>>),
+    mut each: impl FnMut(&CommandRecord<'_>, &mut StreamWriter<Vec<u8>>),
 ) -> Vec<u8> {
     let mut reader = StreamReader::new(stream);
     let mut writer = StreamWriter::new(Vec::new(), Version::V2);

@@ -11,8 +11,8 @@ use crate::encoded::{ENCODED_BYTES_MAX, EncodedWrite};
 use crate::raw::Version;
 use crate::reader::begins_with_length;
 
-/// Data that is encoded to at most this many bytes becomes inline at the receiver, unless it was mounted with another
-/// `max_inline`.
+/// Data that is encoded to at most this many bytes becomes inline at the receiver, unless it was
+/// mounted with another `max_inline`.
 const INLINE_BYTES_MAX: usize = 2048;
 
 /// The longest data of a command that Linux writes in version 1.
@@ -29,25 +29,25 @@ pub(super) fn data_bytes_max(version: Version) -> usize {
 
 /// Some steps of a conversion.
 #[derive(Default)]
-pub(super) struct Job {
-    pub(super) steps: Vec<Step>,
+pub(super) struct ConvertJob {
+    pub(super) steps: Vec<ConvertStep>,
     /// How much of the source they are, for progress.
     pub(super) read_bytes: u64,
 }
 
 /// One step.
-pub(super) enum Step {
+pub(super) enum ConvertStep {
     /// Commands that are written as they are.
     Copied(Vec<u8>),
     /// Plain data.
-    Data(Data),
+    PlainRun(PlainRun),
     /// Encoded data.
-    Encoded(Encoded),
+    EncodedExtent(EncodedExtent),
 }
 
 /// Where data is from, and in which stream it is written.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct DataOrigin {
     /// The number of the command that it is from.
     pub(super) number: u64,
     /// The version of the result.
@@ -57,15 +57,15 @@ pub(super) struct Place {
 }
 
 /// The data of writes that follow each other.
-pub(super) struct Data {
+pub(super) struct PlainRun {
     pub(super) path: Vec<u8>,
     pub(super) file_offset: u64,
     pub(super) bytes: Vec<u8>,
-    pub(super) place: Place,
+    pub(super) place: DataOrigin,
 }
 
 /// An encoded write.
-pub(super) struct Encoded {
+pub(super) struct EncodedExtent {
     path: Vec<u8>,
     file_offset: u64,
     unencoded_file_len: u64,
@@ -73,38 +73,38 @@ pub(super) struct Encoded {
     unencoded_offset: u64,
     compression: Algorithm,
     data: Vec<u8>,
-    place: Place,
+    place: DataOrigin,
 }
 
 /// What became of a job.
-pub(super) struct Done {
+pub(super) struct ConvertedJob {
     /// The commands.
     pub(super) bytes: Vec<u8>,
-    /// As in [`Job`].
+    /// As in [`ConvertJob`].
     pub(super) read_bytes: u64,
 }
 
-impl Step {
+impl ConvertStep {
     /// How many bytes it holds, but for paths.
     pub(super) fn len(&self) -> usize {
         match self {
-            Step::Copied(bytes) => bytes.len(),
-            Step::Data(data) => data.bytes.len(),
-            Step::Encoded(encoded) => encoded.data.len(),
+            ConvertStep::Copied(bytes) => bytes.len(),
+            ConvertStep::PlainRun(data) => data.bytes.len(),
+            ConvertStep::EncodedExtent(encoded) => encoded.data.len(),
         }
     }
 }
 
-impl Data {
+impl PlainRun {
     /// Where it ends in its file.
     pub(super) fn end(&self) -> u64 {
         self.file_offset + self.bytes.len() as u64
     }
 }
 
-impl Encoded {
-    pub(super) fn of(write: &EncodedWrite<'_>, place: Place) -> Encoded {
-        Encoded {
+impl EncodedExtent {
+    pub(super) fn of(write: &EncodedWrite<'_>, place: DataOrigin) -> EncodedExtent {
+        EncodedExtent {
             path: write.path.to_vec(),
             file_offset: write.file_offset,
             unencoded_file_len: write.unencoded_file_len,
@@ -118,7 +118,7 @@ impl Encoded {
 }
 
 /// A thread's state.
-pub(super) struct Worker<'a> {
+pub(super) struct ConvertWorker<'a> {
     pub(super) options: ConvertOptions,
     /// There is one if data is to be encoded.
     pub(super) encoder: Option<Encoder>,
@@ -131,15 +131,15 @@ pub(super) struct Worker<'a> {
     pub(super) spent: &'a Mutex<Vec<Vec<u8>>>,
 }
 
-impl Worker<'_> {
-    pub(super) fn run(&mut self, job: Job) -> Result<Done> {
+impl ConvertWorker<'_> {
+    pub(super) fn run(&mut self, job: ConvertJob) -> Result<ConvertedJob> {
         let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = { spent }.pop().unwrap_or_default();
         out.clear();
         for step in &job.steps {
             match step {
-                Step::Copied(bytes) => out.extend_from_slice(bytes),
-                Step::Data(Data {
+                ConvertStep::Copied(bytes) => out.extend_from_slice(bytes),
+                ConvertStep::PlainRun(PlainRun {
                     path,
                     file_offset,
                     bytes,
@@ -147,18 +147,18 @@ impl Worker<'_> {
                 }) => self
                     .write(path, *file_offset, bytes, *place, &mut out)
                     .map_err(|error| error.in_part("command", place.number))?,
-                Step::Encoded(write) => self
+                ConvertStep::EncodedExtent(write) => self
                     .recode(write, &mut out)
                     .map_err(|error| error.in_part("command", write.place.number))?,
             }
         }
-        Ok(Done {
+        Ok(ConvertedJob {
             bytes: out,
             read_bytes: job.read_bytes,
         })
     }
 
-    fn recode(&mut self, write: &Encoded, out: &mut Vec<u8>) -> Result<()> {
+    fn recode(&mut self, write: &EncodedExtent, out: &mut Vec<u8>) -> Result<()> {
         let command = EncodedWrite {
             path: &write.path,
             file_offset: write.file_offset,
@@ -183,7 +183,7 @@ impl Worker<'_> {
         path: &[u8],
         offset: u64,
         bytes: &[u8],
-        place: Place,
+        place: DataOrigin,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let encoded = self.encode(path, offset, bytes, place, out)?;
@@ -194,8 +194,8 @@ impl Worker<'_> {
         // A write without data stays one.
         loop {
             let mut data = &rest[..rest.len().min(data_bytes_max(place.to))];
-            // No data may look as if only the header had been changed, not even if nothing else shows the version: see
-            // `StreamReader`.
+            // No data may look as if only the header had been changed, not even if nothing else
+            // shows the version: see `StreamReader`.
             if place.to >= Version::V2 && begins_with_length(data) {
                 data = &data[..1];
             }
@@ -213,13 +213,14 @@ impl Worker<'_> {
         }
     }
 
-    /// Writes the beginning of `bytes` as one encoded extent, if that saves space. Returns how many bytes of it.
+    /// Writes the beginning of `bytes` as one encoded extent, if that saves space. Returns how many
+    /// bytes of it.
     fn encode(
         &mut self,
         path: &[u8],
         offset: u64,
         bytes: &[u8],
-        place: Place,
+        place: DataOrigin,
         out: &mut Vec<u8>,
     ) -> Result<usize> {
         let (Some(encoder), Recode::Encode(settings)) = (&mut self.encoder, self.options.recode)
@@ -233,7 +234,8 @@ impl Worker<'_> {
         if !offset.is_multiple_of(sector as u64) {
             return Ok(0);
         }
-        // Linux takes a part of a sector only at the end of a file. Where the file existed before, it can be longer.
+        // Linux takes a part of a sector only at the end of a file. Where the file existed before,
+        // it can be longer.
         let len = if place.is_incremental {
             bytes.len() - bytes.len() % sector
         } else {

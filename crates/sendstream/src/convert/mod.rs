@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use codec::{Algorithm, Decoder, Encoder, Settings};
 use tree::{Error, Parallel, Progress, Result, ordered};
 
-use self::data::Worker;
-use self::plan::Jobs;
+use self::data::ConvertWorker;
+use self::plan::ConvertJobs;
 use crate::command;
 use crate::raw::Version;
 use crate::reader::StreamReader;
@@ -37,18 +37,21 @@ pub enum Recode {
 /// How to convert.
 #[derive(Clone, Copy, Debug)]
 pub struct ConvertOptions {
-    /// The version of the result; by default that of the source, or 2 if data of version 1 is to be encoded.
+    /// The version of the result; by default that of the source, or 2 if data of version 1 is to be
+    /// encoded.
     pub version: Option<Version>,
     /// What happens to the data.
     pub recode: Recode,
-    /// The sector size of the file system that will receive the stream: encoded writes begin and end with a sector.
+    /// The sector size of the file system that will receive the stream: encoded writes begin and
+    /// end with a sector.
     pub sector_bytes: u32,
     /// Leave out file attributes, which version 1 does not have.
     pub drops_fileattr: bool,
     /// Leave out fs-verity, which versions before 3 do not have.
     pub drops_verity: bool,
-    /// Believe that no punched hole reaches beyond the end of its file. Version 1 needs zeros for a hole, and zeros beyond the
-    /// end make the file longer; the stream does not always state the size.
+    /// Believe that no punched hole reaches beyond the end of its file. Version 1 needs zeros for a
+    /// hole, and zeros beyond the end make the file longer; the stream does not always state the
+    /// size.
     pub trusts_holes: bool,
     /// The most zeros to write for punched holes, which need a few bytes in version 2.
     pub zeros_bytes_max: u64,
@@ -89,14 +92,16 @@ pub struct Converted {
 
 /// Converts all streams of `input` into `output`.
 ///
-/// Only commands with data change, and those that the version cannot hold; all others are copied byte for byte. Encoded data is
-/// decoded only if it has to be, and then verified: see [`EncodedWrite::decode_exactly`](crate::EncodedWrite::decode_exactly).
-/// The result does not depend on the number of threads. After an error, `output` holds a part that must not be used; it has no
-/// [`Command::End`](crate::Command::End).
+/// Only commands with data change, and those that the version cannot hold; all others are copied
+/// byte for byte. Encoded data is decoded only if it has to be, and then verified: see
+/// [`EncodedWrite::decode_exactly`](crate::EncodedWrite::decode_exactly). The result does not
+/// depend on the number of threads. After an error, `output` holds a part that must not be used; it
+/// has no [`Command::End`](crate::Command::End).
 ///
 /// # Errors
-/// Those of [`StreamReader`]; [`Error::Unverified`] for encoded data that is broken; [`Error::InvalidInput`] for impossible
-/// options, and for what the version cannot express; what the output reports.
+/// Those of [`StreamReader`]; [`Error::Unverified`] for encoded data that is broken;
+/// [`Error::InvalidInput`] for impossible options, and for what the version cannot express; what
+/// the output reports.
 pub fn convert<R: Read>(
     input: R,
     mut output: impl Write,
@@ -106,10 +111,10 @@ pub fn convert<R: Read>(
 ) -> Result<Converted> {
     check(options)?;
     let parallel = parallel.in_flight(parallel.jobs_max().min(JOBS_MAX));
-    let mut jobs = Jobs::new(StreamReader::new(input), *options);
+    let mut jobs = ConvertJobs::new(StreamReader::new(input), *options);
     let mut written = 0;
     let spent = Mutex::new(Vec::new());
-    let workspace = || Worker {
+    let workspace = || ConvertWorker {
         options: *options,
         encoder: encoder(options),
         decoder: Decoder::new(),

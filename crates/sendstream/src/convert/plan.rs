@@ -5,11 +5,14 @@ use std::io::Read;
 
 use tree::{Error, Result};
 
-use super::data::{Data, Encoded, Job, Place, Step, V1_DATA_BYTES, V2_DATA_BYTES, data_bytes_max};
+use super::data::{
+    ConvertJob, ConvertStep, DataOrigin, EncodedExtent, PlainRun, V1_DATA_BYTES, V2_DATA_BYTES,
+    data_bytes_max,
+};
 use super::{ConvertOptions, Converted, Recode};
 use crate::command::Command;
 use crate::raw::{Version, stream_header};
-use crate::reader::{Record, StreamReader, begins_with_length};
+use crate::reader::{CommandRecord, StreamReader, begins_with_length};
 
 /// A job has at least this many bytes, so that handing over small files costs little.
 const JOB_BYTES_MIN: usize = 128 << 10;
@@ -21,9 +24,9 @@ const MIN_SECTOR_BYTES: u64 = 4096;
 const PUNCH_HOLE: u32 = 3;
 
 /// Reads the source and gives jobs.
-pub(super) struct Jobs<R> {
+pub(super) struct ConvertJobs<R> {
     reader: StreamReader<R>,
-    plan: Plan,
+    plan: StepQueue,
     is_inside: bool,
     is_done: bool,
     /// What comes after the last job.
@@ -31,17 +34,18 @@ pub(super) struct Jobs<R> {
 }
 
 /// What is planned and not yet part of a job.
-struct Plan {
+struct StepQueue {
     options: ConvertOptions,
     /// The version of the current stream, and of what becomes of it.
     from: Version,
     to: Version,
     /// Whether the current subvolume is a snapshot, whose files can exist already.
     is_incremental: bool,
-    ready: VecDeque<Step>,
+    ready: VecDeque<ConvertStep>,
     copied: Vec<u8>,
-    /// Writes that follow each other, and the offset up to which they can grow. Nothing is copied while there are some.
-    run: Option<(Data, u64)>,
+    /// Writes that follow each other, and the offset up to which they can grow. Nothing is copied
+    /// while there are some.
+    run: Option<(PlainRun, u64)>,
     zeros: Option<Zeros>,
     /// The file in which zeros can reach beyond the end, unless it is truncated next.
     unsure: Option<Vec<u8>>,
@@ -57,11 +61,11 @@ struct Zeros {
     end: u64,
 }
 
-impl<R: Read> Jobs<R> {
+impl<R: Read> ConvertJobs<R> {
     pub(super) fn new(reader: StreamReader<R>, options: ConvertOptions) -> Self {
-        Jobs {
+        ConvertJobs {
             reader,
-            plan: Plan {
+            plan: StepQueue {
                 options,
                 from: Version::V1,
                 to: Version::V1,
@@ -111,11 +115,11 @@ impl<R: Read> Jobs<R> {
     }
 }
 
-impl<R: Read> Iterator for Jobs<R> {
-    type Item = Result<Job>;
+impl<R: Read> Iterator for ConvertJobs<R> {
+    type Item = Result<ConvertJob>;
 
-    fn next(&mut self) -> Option<Result<Job>> {
-        let mut job = Job::default();
+    fn next(&mut self) -> Option<Result<ConvertJob>> {
+        let mut job = ConvertJob::default();
         let mut bytes = 0;
         loop {
             while bytes < JOB_BYTES_MIN
@@ -153,7 +157,7 @@ impl<R: Read> Iterator for Jobs<R> {
     }
 }
 
-impl Plan {
+impl StepQueue {
     fn start(&mut self, version: Version) {
         self.from = version;
         self.to = self.options.version.unwrap_or(match self.options.recode {
@@ -163,7 +167,7 @@ impl Plan {
         self.copied.extend(stream_header(self.to));
     }
 
-    fn take(&mut self, record: &Record<'_>) -> Result<()> {
+    fn take(&mut self, record: &CommandRecord<'_>) -> Result<()> {
         self.must_be_truncated(&record.command)?;
         let encodes = matches!(self.options.recode, Recode::Encode(_));
         let changes_form = self.from.has_long_data() != self.to.has_long_data();
@@ -185,8 +189,8 @@ impl Plan {
             {
                 self.flush();
                 self.flush_copied();
-                let encoded = Encoded::of(&write, self.place(record.number));
-                self.ready.push_back(Step::Encoded(encoded));
+                let encoded = EncodedExtent::of(&write, self.place(record.number));
+                self.ready.push_back(ConvertStep::EncodedExtent(encoded));
                 return Ok(());
             }
             _ => self.flush(),
@@ -254,7 +258,7 @@ impl Plan {
                 self.flush_copied();
             }
             let (run, unit_end) = self.run.get_or_insert_with(|| {
-                let run = Data {
+                let run = PlainRun {
                     path: path.to_vec(),
                     file_offset: offset,
                     bytes: Vec::new(),
@@ -276,8 +280,8 @@ impl Plan {
         }
     }
 
-    fn place(&self, number: u64) -> Place {
-        Place {
+    fn place(&self, number: u64) -> DataOrigin {
+        DataOrigin {
             number,
             to: self.to,
             is_incremental: self.is_incremental,
@@ -289,7 +293,8 @@ impl Plan {
         let sector = u64::from(self.options.sector_bytes);
         let encodes = matches!(self.options.recode, Recode::Encode(_));
         if encodes && !offset.is_multiple_of(sector) {
-            // The next unit can begin with a sector. The reader has checked that offsets are below 2^63.
+            // The next unit can begin with a sector. The reader has checked that offsets are below
+            // 2^63.
             return offset.next_multiple_of(sector);
         }
         offset + data_bytes_max(self.to) as u64
@@ -298,7 +303,7 @@ impl Plan {
     /// Makes a step of the current run.
     fn flush(&mut self) {
         if let Some((run, _)) = self.run.take() {
-            self.ready.push_back(Step::Data(run));
+            self.ready.push_back(ConvertStep::PlainRun(run));
         }
     }
 
@@ -306,7 +311,7 @@ impl Plan {
     fn flush_copied(&mut self) {
         if !self.copied.is_empty() {
             let copied = std::mem::take(&mut self.copied);
-            self.ready.push_back(Step::Copied(copied));
+            self.ready.push_back(ConvertStep::Copied(copied));
         }
     }
 
@@ -369,8 +374,8 @@ impl Plan {
         Ok(true)
     }
 
-    /// Zeros may have been written beyond the end of a file. That is undone if its size is set before the next file's turn;
-    /// Linux does that if the size changed.
+    /// Zeros may have been written beyond the end of a file. That is undone if its size is set
+    /// before the next file's turn; Linux does that if the size changed.
     fn must_be_truncated(&mut self, command: &Command<'_>) -> Result<()> {
         let Some(unsure) = &self.unsure else {
             return Ok(());

@@ -12,7 +12,7 @@ use linux::{OpenFlags, Timestamp};
 use tree::{Error, Result, Time};
 
 use super::attributes::Pending;
-use super::files::{Files, check_kind, make, open_regular, owner};
+use super::files::{OpenFiles, check_kind, make, open_regular, owner};
 use super::parent::Sources;
 use super::verifier::Verifier;
 use super::{ReceiveOptions, Received};
@@ -26,7 +26,7 @@ const LOST_MAX: usize = 100;
 const COPY_BYTES: u64 = 1 << 20;
 /// A subvolume that is being built.
 pub(super) struct Building {
-    files: Files,
+    files: OpenFiles,
     target: Arc<OwnedFd>,
     id: u64,
     /// By this UUID, the subvolume clones from itself.
@@ -42,7 +42,7 @@ pub(super) struct Building {
 
 impl Building {
     pub(super) fn new(
-        files: Files,
+        files: OpenFiles,
         target: &Arc<OwnedFd>,
         id: u64,
         uuid: [u8; 16],
@@ -67,7 +67,8 @@ impl Building {
         self.files.root
     }
 
-    /// Applies the command with this number. Files that are immutable or append-only are unlocked for it.
+    /// Applies the command with this number. Files that are immutable or append-only are unlocked
+    /// for it.
     pub(super) fn apply(
         &mut self,
         number: u64,
@@ -75,7 +76,7 @@ impl Building {
         sources: &mut Sources,
         received: &mut Received,
     ) -> Result<()> {
-        let mut step = Step {
+        let mut step = BtrfsSink {
             building: self,
             number,
             sources,
@@ -93,7 +94,8 @@ impl Building {
         done.map_err(|error| with_needed_space(error, command))
     }
 
-    /// Unlocks the files of a command and the directories that they are in. Returns whether one was locked.
+    /// Unlocks the files of a command and the directories that they are in. Returns whether one was
+    /// locked.
     fn unlock(&mut self, command: &Command<'_>) -> bool {
         let mut was_locked = false;
         for path in command.paths() {
@@ -126,7 +128,7 @@ impl Building {
 }
 
 /// Applies one command to the subvolume.
-struct Step<'a> {
+struct BtrfsSink<'a> {
     building: &'a mut Building,
     /// The number of the command.
     number: u64,
@@ -134,7 +136,7 @@ struct Step<'a> {
     received: &'a mut Received,
 }
 
-impl CommandSink for Step<'_> {
+impl CommandSink for BtrfsSink<'_> {
     type Error = Error;
 
     fn create(&mut self, path: &[u8], file: NewFile<'_>) -> Result<()> {
@@ -218,7 +220,7 @@ impl CommandSink for Step<'_> {
     }
 }
 
-impl Step<'_> {
+impl BtrfsSink<'_> {
     /// A regular file whose content at `from` and beyond is about to change.
     fn changing(&mut self, path: &[u8], from: u64) -> Result<&Arc<File>> {
         let (file, ino) = self.building.files.file(path)?;
@@ -249,7 +251,7 @@ impl Step<'_> {
             open_regular(&dir, name, OpenFlags::RDONLY)?
         } else {
             let root = self.sources.source(range.uuid, range.ctransid)?;
-            Files::beneath(&root, range.source)?
+            OpenFiles::beneath(&root, range.source)?
         };
         if len == 0 {
             return Ok(()); // Linux would take it for the rest of the file.
@@ -268,8 +270,8 @@ impl Step<'_> {
         }
     }
 
-    /// Writes an extent as it is encoded, or decoded where Linux cannot take it. It is decoded in either
-    /// case, by the verifier if it is written as it is.
+    /// Writes an extent as it is encoded, or decoded where Linux cannot take it. It is decoded in
+    /// either case, by the verifier if it is written as it is.
     fn encoded_write(&mut self, write: &EncodedWrite<'_>) -> Result<()> {
         let building = &mut *self.building;
         let (file, ino) = building.files.file(write.path)?;
@@ -295,8 +297,8 @@ impl Step<'_> {
     }
 }
 
-/// Whether Linux may take the same data if it is not encoded: there is no room for the extent as a whole, the ioctl does not
-/// exist, or this file cannot hold it.
+/// Whether Linux may take the same data if it is not encoded: there is no room for the extent as a
+/// whole, the ioctl does not exist, or this file cannot hold it.
 pub(super) fn can_fall_back(error: &io::Error, also_on_eperm: bool) -> bool {
     use linux::errno::{EINVAL, ENOSPC, ENOTTY, EPERM};
     match error.raw_os_error() {

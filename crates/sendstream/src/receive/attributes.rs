@@ -37,7 +37,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Sets the flags of an open file, except for those that lock it. Returns what could not be set.
+    /// Sets the flags of an open file, except for those that lock it. Returns what could not be
+    /// set.
     pub(super) fn set(&mut self, file: &OwnedFd, flags: u64) -> Result<Option<&'static str>> {
         let ino = linux::stat(file)?.ino;
         let wanted = mapped(flags, &EXTENDED);
@@ -64,7 +65,8 @@ impl Pending {
         Ok(())
     }
 
-    /// Makes a locked file changeable until the subvolume is complete. Returns whether it was locked.
+    /// Makes a locked file changeable until the subvolume is complete. Returns whether it was
+    /// locked.
     pub(super) fn unlock(&mut self, file: &OwnedFd) -> Result<bool> {
         let flags = linux::extended_flags(file)?;
         if flags & LOCKS == 0 {

@@ -10,20 +10,21 @@ use tree::extract::{Aspect, Unrestored};
 use tree::temporary;
 use tree::{Error, FileAttributes, HostFile, HostStep, Result, walk_host_dir};
 
-use super::files::{DIRECTORY, Files, KIND, NO_SET_ID, REGULAR, SET_ID, SYMLINK, open_regular};
+use super::files::{DIRECTORY, KIND, NO_SET_ID, OpenFiles, REGULAR, SET_ID, SYMLINK, open_regular};
 use super::ranges::{copy_range, is_not_shareable};
 
-/// Attributes that `statx` reports with the values of `FS_*_FL`: compressed, immutable, append-only, and no dump.
+/// Attributes that `statx` reports with the values of `FS_*_FL`: compressed, immutable,
+/// append-only, and no dump.
 const ATTRIBUTES: u64 = 0x04 | 0x10 | 0x20 | 0x40;
 
-/// Copies everything below a directory, and what the directory is itself, into an empty one that only this user can enter. Returns
-/// what could not be restored.
+/// Copies everything below a directory, and what the directory is itself, into an empty one that
+/// only this user can enter. Returns what could not be restored.
 ///
 /// # Errors
 /// [`Error::File`] with the path of a file that cannot be read or written.
 pub(super) fn copy_directory(from: &OwnedFd, to: &OwnedFd, owners: bool) -> Result<Unrestored> {
     let mut copy = Copy {
-        files: Files::new(to.try_clone()?),
+        files: OpenFiles::new(to.try_clone()?),
         linked: HashMap::new(),
         owners,
         process_owner: linux::process_owner(),
@@ -48,7 +49,7 @@ pub(super) fn copy_directory(from: &OwnedFd, to: &OwnedFd, owners: bool) -> Resu
 type Inode = ((u32, u32), u64);
 
 struct Copy {
-    files: Files,
+    files: OpenFiles,
     /// The first paths of files with several names.
     linked: HashMap<Inode, Box<[u8]>>,
     owners: bool,

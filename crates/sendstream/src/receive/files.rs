@@ -25,24 +25,25 @@ const SOCKET: u32 = 0o140_000;
 pub(super) const SET_ID: u32 = 0o6000;
 pub(super) const NO_SET_ID: &str = "set-id bits are not given to a file of another owner";
 
-/// Opens files beneath a directory, and keeps the last ones open: commands about one file follow each other.
-pub(super) struct Files {
+/// Opens files beneath a directory, and keeps the last ones open: commands about one file follow
+/// each other.
+pub(super) struct OpenFiles {
     pub(super) root: Rc<OwnedFd>,
     dir: Option<(Vec<u8>, Rc<OwnedFd>)>,
-    file: Option<Open>,
+    file: Option<LastFile>,
 }
 
 /// The file that was made or written last.
-struct Open {
+struct LastFile {
     path: Vec<u8>,
     file: Arc<File>,
     /// `None` if nobody has asked for it yet.
     ino: Option<u64>,
 }
 
-impl Files {
-    pub(super) fn new(root: OwnedFd) -> Files {
-        Files {
+impl OpenFiles {
+    pub(super) fn new(root: OwnedFd) -> OpenFiles {
+        OpenFiles {
             root: Rc::new(root),
             dir: None,
             file: None,
@@ -79,7 +80,8 @@ impl Files {
         open_regular(&dir, name, OpenFlags::RDONLY)
     }
 
-    /// A regular file, to read and write, and its inode number. Reading does not change its access time.
+    /// A regular file, to read and write, and its inode number. Reading does not change its access
+    /// time.
     pub(super) fn file(&mut self, path: &[u8]) -> Result<(&Arc<File>, u64)> {
         let is_open = self.file.as_ref().is_some_and(|open| open.path == path);
         if !is_open {
@@ -87,7 +89,7 @@ impl Files {
             let (dir, name) = self.at(path)?;
             let flags = OpenFlags::RDWR | OpenFlags::NOATIME;
             let (file, stat) = open_regular_with_stat(&dir, name, flags)?;
-            self.file = Some(Open {
+            self.file = Some(LastFile {
                 path: path.to_vec(),
                 file: Arc::new(file),
                 ino: Some(stat.ino),
@@ -101,12 +103,13 @@ impl Files {
         Ok((&open.file, ino))
     }
 
-    /// Makes a regular file that only the user can open. It stays open, since most files are written next.
+    /// Makes a regular file that only the user can open. It stays open, since most files are
+    /// written next.
     pub(super) fn make(&mut self, path: &[u8]) -> Result<()> {
         let (dir, name) = self.at(path)?;
         let flags = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::RDWR | OpenFlags::NOATIME;
         let file = linux::open_at(&*dir, name, flags, 0o600)?;
-        self.file = Some(Open {
+        self.file = Some(LastFile {
             path: path.to_vec(),
             file: Arc::new(file.into()),
             ino: None,
@@ -114,13 +117,14 @@ impl Files {
         Ok(())
     }
 
-    /// Keeps a file open that has another path now. Closes what was open by either path or below it.
+    /// Keeps a file open that has another path now. Closes what was open by either path or below
+    /// it.
     pub(super) fn renamed(&mut self, path: &[u8], path_to: &[u8]) {
         let moved = self.file.take_if(|open| open.path == path);
         self.forget(path);
         self.forget(path_to);
         if let Some(moved) = moved {
-            self.file = Some(Open {
+            self.file = Some(LastFile {
                 path: path_to.to_vec(),
                 ..moved
             });

@@ -21,10 +21,10 @@ use tree::{Error, Progress, Result};
 
 use self::apply::Building;
 pub use self::directory::{InDirectory, ReceivedDirectory};
-use self::files::Files;
+use self::files::OpenFiles;
 use self::parent::Sources;
 pub use self::parent::parent_fault;
-use crate::reader::{Record, StreamReader};
+use crate::reader::{CommandRecord, StreamReader};
 use crate::subvolume::SentSubvolume;
 
 /// How [`receive`] works.
@@ -36,11 +36,13 @@ pub struct ReceiveOptions {
     pub parent: Option<PathBuf>,
     /// Keep what a failed receive has built, under its temporary name.
     pub keeps: bool,
-    /// Read all that was written encoded from the medium before it counts as received: Linux drops some errors of writing it.
+    /// Read all that was written encoded from the medium before it counts as received: Linux drops
+    /// some errors of writing it.
     pub reads_back: bool,
     /// Copy what Linux refuses to clone because of the files that it is in.
     pub copies_clones: bool,
-    /// Stop after this many commands that fail; 0 is never. A subvolume with a failed command does not count as received.
+    /// Stop after this many commands that fail; 0 is never. A subvolume with a failed command does
+    /// not count as received.
     pub errors_max: u64,
     /// Stop after the first end of a stream.
     pub stops_at_end: bool,
@@ -69,7 +71,7 @@ pub enum Event<'a> {
     /// A subvolume is started.
     Subvolume(&'a SentSubvolume),
     /// A command comes next.
-    Command(&'a Record<'a>),
+    Command(&'a CommandRecord<'a>),
     /// A command failed, and the next one follows.
     Failed(&'a Error),
     /// A subvolume is not complete, and is kept under this name.
@@ -99,17 +101,19 @@ pub struct Received {
     pub lost_count: u64,
 }
 
-/// Receives all streams of `input` into the directory `target` on a mounted btrfs, for which it needs root.
+/// Receives all streams of `input` into the directory `target` on a mounted btrfs, for which it
+/// needs root.
 ///
-/// Each subvolume is built under a temporary name. When it is complete, everything is on the medium, and what was written
-/// encoded is read from there, it gets its received UUID and its name, and becomes read-only. If that fails, it is deleted.
+/// Each subvolume is built under a temporary name. When it is complete, everything is on the
+/// medium, and what was written encoded is read from there, it gets its received UUID and its name,
+/// and becomes read-only. If that fails, it is deleted.
 ///
-/// Files are opened beneath the new subvolume only, and no symlink is followed. The target must not hold names that the stream
-/// has for its subvolumes.
+/// Files are opened beneath the new subvolume only, and no symlink is followed. The target must not
+/// hold names that the stream has for its subvolumes.
 ///
 /// # Errors
-/// The first thing that is wrong with the stream, or that Linux refuses, with the number of the command. Subvolumes that were
-/// complete before are there.
+/// The first thing that is wrong with the stream, or that Linux refuses, with the number of the
+/// command. Subvolumes that were complete before are there.
 pub fn receive<R: Read>(
     input: R,
     target: &Path,
@@ -118,7 +122,7 @@ pub fn receive<R: Read>(
     event: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Received> {
     let target = Arc::new(linux::open_dir(target)?);
-    let mut receiver = Receiver {
+    let mut receiver = BtrfsReceiver {
         sources: Sources::new(&target),
         target,
         options,
@@ -142,7 +146,7 @@ pub fn receive<R: Read>(
     result.map(|()| receiver.received)
 }
 
-struct Receiver<'a> {
+struct BtrfsReceiver<'a> {
     target: Arc<OwnedFd>,
     options: &'a ReceiveOptions,
     sources: Sources,
@@ -167,11 +171,12 @@ fn delete(target: &OwnedFd, unfinished: Unfinished) {
     } = unfinished;
     // Closes everything in it.
     drop(building);
-    // This error cannot be reported: the error that led here is already on its way. `temporary` then deletes file by file.
+    // This error cannot be reported: the error that led here is already on its way. `temporary`
+    // then deletes file by file.
     let _ = linux::delete_subvolume(target, temporary.name());
 }
 
-impl Receiver<'_> {
+impl BtrfsReceiver<'_> {
     fn run<R: Read>(
         &mut self,
         reader: &mut StreamReader<R>,
@@ -188,7 +193,8 @@ impl Receiver<'_> {
                 let end = record.end();
                 event(&Event::Command(&record));
                 if let Some(sent) = SentSubvolume::started_by(&record.command) {
-                    // A subvolume that cannot be started cannot be skipped, either: what follows would be another's.
+                    // A subvolume that cannot be started cannot be skipped, either: what follows
+                    // would be another's.
                     self.finish(event)?;
                     event(&Event::Subvolume(&sent));
                     self.start(sent)
@@ -225,7 +231,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Counts commands of the subvolume that is being built as failed. Returns the last one that is allowed to.
+    /// Counts commands of the subvolume that is being built as failed. Returns the last one that is
+    /// allowed to.
     fn count(&mut self, failed: Vec<Error>, event: &mut dyn FnMut(&Event<'_>)) -> Result<()> {
         for error in failed {
             if let Some(unfinished) = &mut self.building {
@@ -282,7 +289,13 @@ impl Receiver<'_> {
         }
         let id = linux::subvolume_id(&root)?;
         self.building = Some(Unfinished {
-            building: Building::new(Files::new(root), &self.target, id, sent.uuid, self.options),
+            building: Building::new(
+                OpenFiles::new(root),
+                &self.target,
+                id,
+                sent.uuid,
+                self.options,
+            ),
             temporary,
             sent,
             failed: 0,

@@ -51,10 +51,12 @@ impl Sources {
         Ok(found)
     }
 
-    /// The subvolume that was received with this UUID, or has it, and is as it was at this transaction.
+    /// The subvolume that was received with this UUID, or has it, and is as it was at this
+    /// transaction.
     ///
-    /// One that was sent from here, received and changed elsewhere, and is now sent back, is named by the UUID it has here; the
-    /// transaction is one of the other file system then, and says nothing.
+    /// One that was sent from here, received and changed elsewhere, and is now sent back, is named
+    /// by the UUID it has here; the transaction is one of the other file system then, and says
+    /// nothing.
     pub(super) fn find(&self, uuid: [u8; 16], ctransid: u64) -> Result<OwnedFd> {
         if !self.is_synced.replace(true) {
             linux::sync_file_system(&*self.target)?;
@@ -94,9 +96,10 @@ impl Sources {
     }
 }
 
-/// Why a subvolume is not the one that a stream builds on, if it is not. The stream names it by its received UUID or by its own, and by
-/// the transaction of its last change where it was sent. `last_change` is the last change time of the files that
-/// were written to the tree after it was received.
+/// Why a subvolume is not the one that a stream builds on, if it is not. The stream names it by its
+/// received UUID or by its own, and by the transaction of its last change where it was sent.
+/// `last_change` is the last change time of the files that were written to the tree after it was
+/// received.
 pub fn parent_fault(
     found: &Subvolume,
     is_received: bool,
@@ -116,8 +119,9 @@ pub fn parent_fault(
             "the parent or clone source was received in another state than the stream needs (transactions differ); --parent takes it as it is",
         );
     }
-    // Linux writes data back later than it was written, so `btrfs receive` can leave a subvolume that is written to after it was
-    // marked. What changes a file sets its change time, which writing back does not.
+    // Linux writes data back later than it was written, so `btrfs receive` can leave a subvolume
+    // that is written to after it was marked. What changes a file sets its change time, which
+    // writing back does not.
     let is_changed = last_change.is_some_and(|change| change > found.rtime);
     is_changed.then_some(
         "the parent or clone source was changed after it was received; --parent takes it as it is",

@@ -12,9 +12,9 @@ const TOUCHED_MAX: usize = 16;
 
 /// Directories whose names were changed, with the times that the stream gave them.
 #[derive(Default)]
-pub(super) struct Touched(Vec<Directory>);
+pub(super) struct Touched(Vec<TouchedDirectory>);
 
-struct Directory {
+struct TouchedDirectory {
     ino: u64,
     dir: Rc<OwnedFd>,
     times: Times,
@@ -36,7 +36,7 @@ impl Touched {
         if self.0.len() >= TOUCHED_MAX {
             self.0.remove(0).settle()?;
         }
-        self.0.push(Directory {
+        self.0.push(TouchedDirectory {
             ino: stat.ino,
             dir: Rc::clone(dir),
             times: (stat.atime, stat.mtime),
@@ -53,11 +53,11 @@ impl Touched {
 
     /// Sets the times of all directories.
     pub(super) fn settle(&mut self) -> Result<()> {
-        self.0.drain(..).try_for_each(Directory::settle)
+        self.0.drain(..).try_for_each(TouchedDirectory::settle)
     }
 }
 
-impl Directory {
+impl TouchedDirectory {
     fn settle(self) -> Result<()> {
         let (atime, mtime) = self.times;
         match linux::set_times_at(&*self.dir, b".", Some(atime), mtime) {

@@ -16,20 +16,21 @@ use crate::encoded::EncodedWrite;
 /// The most jobs of a batch, each of which keeps a file open, and the bytes that fill it.
 const BATCH_JOBS: usize = 32;
 const BATCH_BYTES: usize = 512 << 10;
-/// The most files of which it is remembered how far they are not verified; then all are verified first.
+/// The most files of which it is remembered how far they are not verified; then all are verified
+/// first.
 const FILES_MAX: usize = 1 << 14;
 /// The most batches that wait for the thread.
 const BATCHES_WAITING: usize = 4;
 
-/// Encoded writes that Linux accepted: a thread decodes each, since Linux does not look at the data before somebody reads the file,
-/// and reads it back.
+/// Encoded writes that Linux accepted: a thread decodes each, since Linux does not look at the data
+/// before somebody reads the file, and reads it back.
 pub(super) struct Verifier {
     reads_back: bool,
     thread: Option<Thread>,
     /// What is handed over next.
-    batch: Batch,
+    batch: JobBatch,
     /// Empty batches, whose memory is used again.
-    unused: Vec<Batch>,
+    unused: Vec<JobBatch>,
     /// How many batches the thread has.
     outstanding: usize,
     /// Where the part of a file ends that was not yet verified, by inode number.
@@ -38,21 +39,21 @@ pub(super) struct Verifier {
 }
 
 struct Thread {
-    batches: SyncSender<Batch>,
-    done: Receiver<Batch>,
+    batches: SyncSender<JobBatch>,
+    done: Receiver<JobBatch>,
     handle: JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Batch {
-    jobs: Vec<Job>,
+struct JobBatch {
+    jobs: Vec<WrittenJob>,
     /// Paths and data of the jobs.
     bytes: Vec<u8>,
     failed: Vec<Error>,
 }
 
 /// An encoded write that Linux accepted.
-struct Job {
+struct WrittenJob {
     /// The number of the command.
     command: u64,
     /// What to compare with what is read back from where.
@@ -68,7 +69,7 @@ impl Verifier {
         Verifier {
             reads_back,
             thread: None,
-            batch: Batch::default(),
+            batch: JobBatch::default(),
             unused: Vec::new(),
             outstanding: 0,
             unverified: HashMap::new(),
@@ -99,7 +100,7 @@ impl Verifier {
         let data = path.end..path.end + write.data.len();
         batch.bytes.extend_from_slice(write.data);
         let written = || (Arc::clone(file), WrittenExtent::of(extent));
-        batch.jobs.push(Job {
+        batch.jobs.push(WrittenJob {
             command,
             written: self.reads_back.then(written),
             path,
@@ -112,7 +113,8 @@ impl Verifier {
         Ok(())
     }
 
-    /// Waits if what is not yet verified reaches beyond `from` in the file with this inode number: that part is about to change.
+    /// Waits if what is not yet verified reaches beyond `from` in the file with this inode number:
+    /// that part is about to change.
     ///
     /// # Errors
     /// The thread cannot be started, or has panicked.
@@ -215,10 +217,10 @@ impl Drop for Verifier {
 
 impl Thread {
     fn start() -> Result<Thread> {
-        let (batches, given) = sync_channel::<Batch>(BATCHES_WAITING);
+        let (batches, given) = sync_channel::<JobBatch>(BATCHES_WAITING);
         let (back, done) = channel();
         let work = move || {
-            let mut workspace = Workspace::default();
+            let mut workspace = VerifyBuffers::default();
             for mut batch in given {
                 batch.verify(&mut workspace);
                 if back.send(batch).is_err() {
@@ -236,14 +238,14 @@ impl Thread {
 }
 
 #[derive(Default)]
-struct Workspace {
+struct VerifyBuffers {
     decoder: Decoder,
     decoded: Vec<u8>,
     stored: Vec<u8>,
 }
 
-impl Batch {
-    fn verify(&mut self, ws: &mut Workspace) {
+impl JobBatch {
+    fn verify(&mut self, ws: &mut VerifyBuffers) {
         for job in self.jobs.drain(..) {
             let write = EncodedWrite {
                 path: &self.bytes[job.path],

@@ -9,7 +9,8 @@ use ::tree::ReadAt;
 const WINDOW_BYTES: u64 = 64 << 10;
 /// Longer parts are read as they are.
 const SMALL_BYTES_MAX: usize = 4 << 10;
-/// Behind a part, the next one begins within this many bytes: commands with names, owners and times are between them.
+/// Behind a part, the next one begins within this many bytes: commands with names, owners and times
+/// are between them.
 const GAP_BYTES_MAX: u64 = 4 << 10;
 /// Several threads read, each at its place.
 const WINDOWS: usize = 4;

@@ -7,9 +7,9 @@ use ::tree::{
     Scratch, Xattr,
 };
 
-use super::Known;
-use super::parts::{FileNumber, Part, Parts, Place};
-use super::tree::{Built, Content, SentTree, Source, Stream};
+use super::KnownTree;
+use super::parts::{FileNumber, FilePart, FileParts, PartSource};
+use super::tree::{ChangedContent, ReplayInput, SentTree, StreamOrigin, SubvolumeTree};
 use crate::apply::{CloneRange, CommandSink, DataChange, NO_DATA, NewAttribute, NewFile, apply};
 use crate::command::{Command, device, file_attributes};
 use crate::subvolume::SentSubvolume;
@@ -24,7 +24,7 @@ const ZERO_RANGE: u32 = 0x10;
 
 /// A subvolume that is being built.
 pub(super) struct Applying {
-    built: Built,
+    built: SubvolumeTree,
     /// The UUIDs by which clones name the trees.
     uuids: Vec<[u8; 16]>,
 }
@@ -41,8 +41,8 @@ struct At {
 impl Applying {
     pub(super) fn start(
         sent: SentSubvolume,
-        known: &[Known],
-        source: Source,
+        known: &[KnownTree],
+        source: ReplayInput,
         at: u64,
         scratch: &Scratch,
     ) -> Result<Applying> {
@@ -53,7 +53,7 @@ impl Applying {
             None => Overlay::new_in(
                 scratch,
                 &Metadata::new(FileKind::Directory, 0o755),
-                Content::default(),
+                ChangedContent::default(),
             ),
             Some((uuid, ctransid)) => {
                 let mut of_it = known.iter().rev().filter(|known| known.uuid == uuid);
@@ -76,13 +76,13 @@ impl Applying {
                 Overlay::over_in(scratch, Arc::clone(&parent.tree))
             }
         };
-        let stream = Stream { source, at, depth };
+        let stream = StreamOrigin { source, at, depth };
         Ok(Applying {
             uuids: sent.parent.iter().map(|(uuid, _)| *uuid).collect(),
-            built: Built {
+            built: SubvolumeTree {
                 sent,
                 overlay,
-                parts: Parts::new(scratch),
+                parts: FileParts::new(scratch),
                 trees,
                 stream,
                 verity: 0,
@@ -97,19 +97,20 @@ impl Applying {
     /// Applies a command whose data is at `data_at`, the `commands`th of the input.
     ///
     /// # Errors
-    /// The command asks for something impossible; [`Error::NotFound`] and the like are about its paths.
+    /// The command asks for something impossible; [`Error::NotFound`] and the like are about its
+    /// paths.
     pub(super) fn apply(
         &mut self,
         command: &Command<'_>,
         data_at: u64,
         commands: u64,
-        known: &[Known],
+        known: &[KnownTree],
     ) -> Result<()> {
         let at = At {
             data: data_at,
             commands,
         };
-        let mut step = Step {
+        let mut step = TreeSink {
             applying: self,
             known,
             at,
@@ -165,7 +166,7 @@ impl Applying {
             FileKind::Directory => return Err(Error::IsADirectory),
             _ => return Err(Error::InvalidInput("the file has no content")),
         }
-        if let Some(Content(Some(file))) = self.built.overlay.content(ino) {
+        if let Some(ChangedContent(Some(file))) = self.built.overlay.content(ino) {
             return Ok((ino, *file));
         }
         // All of it is the parent's, so far.
@@ -188,7 +189,7 @@ impl Applying {
     }
 
     /// The number of the tree that clones name by this UUID.
-    fn tree(&mut self, uuid: [u8; 16], ctransid: u64, known: &[Known], at: At) -> Result<u32> {
+    fn tree(&mut self, uuid: [u8; 16], ctransid: u64, known: &[KnownTree], at: At) -> Result<u32> {
         if let Some(index) = self.uuids.iter().position(|known| *known == uuid) {
             return Ok(index as u32);
         }
@@ -208,13 +209,13 @@ impl Applying {
 }
 
 /// Applies one command to the tree.
-struct Step<'a> {
+struct TreeSink<'a> {
     applying: &'a mut Applying,
-    known: &'a [Known],
+    known: &'a [KnownTree],
     at: At,
 }
 
-impl CommandSink for Step<'_> {
+impl CommandSink for TreeSink<'_> {
     type Error = Error;
 
     fn create(&mut self, path: &[u8], file: NewFile<'_>) -> Result<()> {
@@ -237,11 +238,13 @@ impl CommandSink for Step<'_> {
             metadata.rdev = device(rdev);
         }
         let (dir, name) = self.applying.free_name(path, self.at)?;
-        let Built { overlay, parts, .. } = &mut self.applying.built;
+        let SubvolumeTree { overlay, parts, .. } = &mut self.applying.built;
         let file = match file {
-            NewFile::Symlink(target) => overlay.add_symlink(&metadata, target, Content::default()),
-            NewFile::Regular => overlay.add(&metadata, Content(Some(parts.file()?))),
-            _ => overlay.add(&metadata, Content::default()),
+            NewFile::Symlink(target) => {
+                overlay.add_symlink(&metadata, target, ChangedContent::default())
+            }
+            NewFile::Regular => overlay.add(&metadata, ChangedContent(Some(parts.file()?))),
+            _ => overlay.add(&metadata, ChangedContent::default()),
         };
         overlay.link(dir, name, file?).map(drop)
     }
@@ -292,7 +295,7 @@ impl CommandSink for Step<'_> {
     fn change_data(&mut self, path: &[u8], change: DataChange<'_>) -> Result<()> {
         match change {
             DataChange::Write { offset, data } => {
-                let place = Place::Plain {
+                let place = PartSource::Plain {
                     at: self.at.data,
                     skip: 0,
                 };
@@ -305,7 +308,7 @@ impl CommandSink for Step<'_> {
                     unencoded_len: write.unencoded_len,
                     unencoded_offset: write.unencoded_offset,
                 };
-                let place = Place::Encoded {
+                let place = PartSource::Encoded {
                     at: self.at.data,
                     encoding,
                 };
@@ -314,7 +317,7 @@ impl CommandSink for Step<'_> {
             DataChange::Clone(range) => self.clone_range(path, &range),
             DataChange::Truncate(size) => {
                 let (ino, file) = self.applying.content(path)?;
-                let Built { overlay, parts, .. } = &mut self.applying.built;
+                let SubvolumeTree { overlay, parts, .. } = &mut self.applying.built;
                 parts.punch(file, size, u64::MAX);
                 overlay.change(ino, |metadata| metadata.size = size)
             }
@@ -364,13 +367,13 @@ impl CommandSink for Step<'_> {
 }
 
 /// The reader has checked that no range ends beyond the largest offset of a file.
-impl Step<'_> {
-    fn write(&mut self, path: &[u8], offset: u64, len: u64, place: Place) -> Result<()> {
+impl TreeSink<'_> {
+    fn write(&mut self, path: &[u8], offset: u64, len: u64, place: PartSource) -> Result<()> {
         let (ino, file) = self.applying.content(path)?;
         if len == 0 {
             return Ok(());
         }
-        let part = Part { offset, len, place };
+        let part = FilePart { offset, len, place };
         let parts = &mut self.applying.built.parts;
         parts.write(file, part, self.at.commands)?;
         self.applying.grow(ino, offset + len)
@@ -410,7 +413,7 @@ impl Step<'_> {
                 _ if kind != FileKind::Regular => {
                     return self.at.wrong("clone is of no regular file", 0);
                 }
-                Some(Content(Some(file))) => {
+                Some(ChangedContent(Some(file))) => {
                     let parts = built.parts.of(*file, from);
                     parts.take_while(|part| part.offset < end).collect()
                 }
@@ -435,7 +438,7 @@ impl Step<'_> {
             let part = part.between(part.offset.max(from), part.end().min(end));
             if part.len > 0 {
                 let offset = part.offset - from + offset;
-                target.write(file, Part { offset, ..part }, self.at.commands)?;
+                target.write(file, FilePart { offset, ..part }, self.at.commands)?;
             }
         }
         self.applying.grow(ino, to)
@@ -453,11 +456,11 @@ impl At {
 }
 
 /// All of a file as one part.
-fn whole(tree: u32, ino: Ino, len: u64) -> Part {
-    Part {
+fn whole(tree: u32, ino: Ino, len: u64) -> FilePart {
+    FilePart {
         offset: 0,
         len,
-        place: Place::File {
+        place: PartSource::File {
             tree,
             ino,
             offset: 0,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ::tree::{Corrupt, Error, FileSystem, ReadAt, Result, Scratch, StoreId};
 
 use self::apply::Applying;
-use self::tree::Source;
+use self::tree::ReplayInput;
 use crate::reader::StreamReader;
 use crate::subvolume::SentSubvolume;
 
@@ -19,24 +19,24 @@ pub use self::tree::SentTree;
 
 /// The subvolumes that one or more streams build, each of them a [`FileSystem`].
 ///
-/// Nothing but names and metadata is held in memory: content is read from the streams when it is asked for, and encoded
-/// extents can be taken as they are. The streams must not change meanwhile.
+/// Nothing but names and metadata is held in memory: content is read from the streams when it is
+/// asked for, and encoded extents can be taken as they are. The streams must not change meanwhile.
 ///
-/// An incremental stream needs its parent: a subvolume of a stream that was [added](Replay::add) before, or a tree that is
-/// [known](Replay::know) by the UUID that the stream names.
+/// An incremental stream needs its parent: a subvolume of a stream that was [added](Replay::add)
+/// before, or a tree that is [known](Replay::know) by the UUID that the stream names.
 #[derive(Default)]
 pub struct Replay {
     store: Option<StoreId>,
     /// The store of the first tree that was made known.
     outside: Option<StoreId>,
     streams: u32,
-    known: Vec<Known>,
+    known: Vec<KnownTree>,
     subvolumes: Vec<Arc<SentTree>>,
     scratch: Scratch,
 }
 
 /// A tree that streams can build on.
-pub(crate) struct Known {
+pub(crate) struct KnownTree {
     pub(crate) uuid: [u8; 16],
     /// The transaction of its last change where it was sent, unless anything is accepted.
     pub(crate) ctransid: Option<u64>,
@@ -45,7 +45,7 @@ pub(crate) struct Known {
     pub(crate) depth: u32,
 }
 
-impl Known {
+impl KnownTree {
     /// Whether it is as it was when it had this transaction.
     pub(crate) fn is(&self, ctransid: u64) -> bool {
         self.ctransid.is_none_or(|own| own == ctransid)
@@ -66,11 +66,11 @@ impl Replay {
         }
     }
 
-    /// Makes a tree known that streams name by this UUID, as parent or as source of clones. `ctransid` is the transaction of
-    /// its last change where it was sent; `None` accepts any.
+    /// Makes a tree known that streams name by this UUID, as parent or as source of clones.
+    /// `ctransid` is the transaction of its last change where it was sent; `None` accepts any.
     pub fn know(&mut self, uuid: [u8; 16], ctransid: Option<u64>, tree: Arc<dyn FileSystem>) {
         self.outside.get_or_insert(tree.storage().store);
-        let known = Known {
+        let known = KnownTree {
             uuid,
             ctransid,
             tree,
@@ -79,11 +79,12 @@ impl Replay {
         self.known.push(known);
     }
 
-    /// Replays all streams of an input, one after the other, and returns how many subvolumes it added.
+    /// Replays all streams of an input, one after the other, and returns how many subvolumes it
+    /// added.
     ///
     /// # Errors
-    /// The input cannot be read or is no send stream; a command breaks the format or asks for something impossible; a parent
-    /// or the source of a clone is not known. Nothing is added then.
+    /// The input cannot be read or is no send stream; a command breaks the format or asks for
+    /// something impossible; a parent or the source of a clone is not known. Nothing is added then.
     pub fn add(&mut self, input: Arc<dyn ReadAt>) -> Result<usize> {
         let store = *self.store.get_or_insert_with(StoreId::new);
         let stream = self.streams;
@@ -94,7 +95,7 @@ impl Replay {
             at: 0,
         });
         let (known_before, before) = (self.known.len(), self.subvolumes.len());
-        let source = Source {
+        let source = ReplayInput {
             input: Arc::clone(&input),
             number: stream,
             store,
@@ -108,7 +109,7 @@ impl Replay {
         result.map(|()| self.subvolumes.len() - before)
     }
 
-    fn read<R: Read>(&mut self, reader: &mut StreamReader<R>, source: &Source) -> Result<()> {
+    fn read<R: Read>(&mut self, reader: &mut StreamReader<R>, source: &ReplayInput) -> Result<()> {
         while reader.next_stream()?.is_some() {
             let mut applying: Option<Applying> = None;
             while let Some(record) = reader.next_command()? {
@@ -151,7 +152,7 @@ impl Replay {
 
     fn finish(&mut self, done: Applying) {
         let tree = Arc::new(done.into_tree());
-        self.known.push(Known {
+        self.known.push(KnownTree {
             uuid: tree.sent().uuid,
             ctransid: Some(tree.sent().ctransid),
             depth: tree.depth(),

@@ -1,7 +1,7 @@
 //! The content of files, part by part.
 //!
-//! Most files have one part, which is in a table. The parts of all others are in one ordered map, so that a part costs the same
-//! wherever a file is written.
+//! Most files have one part, which is in a table. The parts of all others are in one ordered map,
+//! so that a part costs the same wherever a file is written.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -12,8 +12,9 @@ use crate::command::{algorithm, compression};
 
 /// Parts that any stream may make.
 const PARTS_MIN: u64 = 1 << 20;
-/// Parts that it may make for each command. Cloning takes a few bytes of the stream for any number of parts, and a file that is
-/// cloned to its own end doubles them each time; Linux sends a command for each.
+/// Parts that it may make for each command. Cloning takes a few bytes of the stream for any number
+/// of parts, and a file that is cloned to its own end doubles them each time; Linux sends a command
+/// for each.
 const PARTS_PER_COMMAND_MAX: u64 = 64;
 
 /// A file whose content was changed by the stream: an index plus 1.
@@ -28,7 +29,7 @@ impl FileNumber {
 
 /// Where the bytes of a part are. There is no part where a file has a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PartSource {
     /// Plain bytes of the stream: those of a command at this offset, without the first ones.
     Plain { at: u64, skip: u64 },
     /// An encoded extent at this offset of the stream.
@@ -39,39 +40,39 @@ pub(super) enum Place {
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FilePart {
     pub(super) offset: u64,
     pub(super) len: u64,
-    pub(super) place: Place,
+    pub(super) place: PartSource,
 }
 
-impl Part {
+impl FilePart {
     pub(super) fn end(&self) -> u64 {
         self.offset + self.len
     }
 
     /// The part of it between two offsets of the file, which both lie in it.
-    pub(super) fn between(self, from: u64, to: u64) -> Part {
+    pub(super) fn between(self, from: u64, to: u64) -> FilePart {
         let skip = from - self.offset;
         let place = match self.place {
-            Place::Plain { at, skip: before } => Place::Plain {
+            PartSource::Plain { at, skip: before } => PartSource::Plain {
                 at,
                 skip: before + skip,
             },
-            Place::Encoded { at, encoding } => Place::Encoded {
+            PartSource::Encoded { at, encoding } => PartSource::Encoded {
                 at,
                 encoding: Encoding {
                     unencoded_offset: encoding.unencoded_offset + skip,
                     ..encoding
                 },
             },
-            Place::File { tree, ino, offset } => Place::File {
+            PartSource::File { tree, ino, offset } => PartSource::File {
                 tree,
                 ino,
                 offset: offset + skip,
             },
         };
-        Part {
+        FilePart {
             offset: from,
             len: to - from,
             place,
@@ -81,14 +82,14 @@ impl Part {
 
 /// What a file consists of.
 #[derive(Clone, Copy)]
-enum Whole {
+enum WholeFile {
     /// A hole, however long.
     Nothing,
     /// Parts in the map.
     Parts,
-    /// One part from the beginning on: see [`Place::Plain`].
+    /// One part from the beginning on: see [`PartSource::Plain`].
     Plain { at: u64, skip: u64 },
-    /// As [`Place::Encoded`], if the lengths are no longer than Linux makes them.
+    /// As [`PartSource::Encoded`], if the lengths are no longer than Linux makes them.
     Encoded {
         at: u64,
         stored_len: u32,
@@ -97,41 +98,41 @@ enum Whole {
         /// The number of the algorithm in streams.
         compression: u8,
     },
-    /// As [`Place::File`].
+    /// As [`PartSource::File`].
     File { tree: u32, ino: Ino, offset: u64 },
 }
 
-impl Whole {
+impl WholeFile {
     /// The one part of a file; `None` if it has to be in the map.
-    fn of(part: &Part) -> Option<Whole> {
+    fn of(part: &FilePart) -> Option<WholeFile> {
         if part.offset > 0 {
             return None;
         }
         Some(match part.place {
-            Place::Plain { at, skip } => Whole::Plain { at, skip },
-            Place::Encoded { at, encoding } => Whole::Encoded {
+            PartSource::Plain { at, skip } => WholeFile::Plain { at, skip },
+            PartSource::Encoded { at, encoding } => WholeFile::Encoded {
                 at,
                 stored_len: u32::try_from(encoding.stored_len).ok()?,
                 unencoded_len: u32::try_from(encoding.unencoded_len).ok()?,
                 unencoded_offset: u32::try_from(encoding.unencoded_offset).ok()?,
                 compression: compression(encoding.algorithm)? as u8, // At most 7.
             },
-            Place::File { tree, ino, offset } => Whole::File { tree, ino, offset },
+            PartSource::File { tree, ino, offset } => WholeFile::File { tree, ino, offset },
         })
     }
 
     /// Where the bytes of the only part are.
-    fn place(self) -> Option<Place> {
+    fn place(self) -> Option<PartSource> {
         Some(match self {
-            Whole::Nothing | Whole::Parts => return None,
-            Whole::Plain { at, skip } => Place::Plain { at, skip },
-            Whole::Encoded {
+            WholeFile::Nothing | WholeFile::Parts => return None,
+            WholeFile::Plain { at, skip } => PartSource::Plain { at, skip },
+            WholeFile::Encoded {
                 at,
                 stored_len,
                 unencoded_len,
                 unencoded_offset,
                 compression,
-            } => Place::Encoded {
+            } => PartSource::Encoded {
                 at,
                 encoding: Encoding {
                     algorithm: algorithm(compression.into())?,
@@ -140,24 +141,24 @@ impl Whole {
                     unencoded_offset: unencoded_offset.into(),
                 },
             },
-            Whole::File { tree, ino, offset } => Place::File { tree, ino, offset },
+            WholeFile::File { tree, ino, offset } => PartSource::File { tree, ino, offset },
         })
     }
 }
 
 /// A file, and the length of its part if it has only one.
 #[derive(Clone, Copy)]
-struct File {
-    whole: Whole,
+struct PartsOfFile {
+    whole: WholeFile,
     len: u64,
 }
 
-impl File {
+impl PartsOfFile {
     fn pack(&self) -> [u32; 8] {
         let [tag, a, b, c, d, e] = match self.whole {
-            Whole::Nothing => [0; 6],
-            Whole::Parts => [1, 0, 0, 0, 0, 0],
-            Whole::Plain { at, skip } => [
+            WholeFile::Nothing => [0; 6],
+            WholeFile::Parts => [1, 0, 0, 0, 0, 0],
+            WholeFile::Plain { at, skip } => [
                 2,
                 0,
                 low_u32(at),
@@ -165,7 +166,7 @@ impl File {
                 low_u32(skip),
                 high_u32(skip),
             ],
-            Whole::File { tree, ino, offset } => {
+            WholeFile::File { tree, ino, offset } => {
                 let (ino, from) = (ino.0, offset);
                 [
                     3,
@@ -176,7 +177,7 @@ impl File {
                     high_u32(from),
                 ]
             }
-            Whole::Encoded {
+            WholeFile::Encoded {
                 at,
                 stored_len,
                 unencoded_len,
@@ -194,20 +195,20 @@ impl File {
         [low_u32(self.len), high_u32(self.len), tag, a, b, c, d, e]
     }
 
-    fn unpack([len, len_high, tag, a, b, c, d, e]: [u32; 8]) -> File {
+    fn unpack([len, len_high, tag, a, b, c, d, e]: [u32; 8]) -> PartsOfFile {
         let whole = match tag & 0xff {
-            0 => Whole::Nothing,
-            1 => Whole::Parts,
-            2 => Whole::Plain {
+            0 => WholeFile::Nothing,
+            1 => WholeFile::Parts,
+            2 => WholeFile::Plain {
                 at: wide_u64(b, c),
                 skip: wide_u64(d, e),
             },
-            3 => Whole::File {
+            3 => WholeFile::File {
                 tree: a,
                 ino: Ino(wide_u64(b, c)),
                 offset: wide_u64(d, e),
             },
-            _ => Whole::Encoded {
+            _ => WholeFile::Encoded {
                 at: wide_u64(a, b),
                 stored_len: c,
                 unencoded_len: d,
@@ -215,14 +216,14 @@ impl File {
                 compression: (tag >> 8) as u8,
             },
         };
-        File {
+        PartsOfFile {
             whole,
             len: wide_u64(len, len_high),
         }
     }
 
-    fn part(&self) -> Option<Part> {
-        self.whole.place().map(|place| Part {
+    fn part(&self) -> Option<FilePart> {
+        self.whole.place().map(|place| FilePart {
             offset: 0,
             len: self.len,
             place,
@@ -232,36 +233,36 @@ impl File {
 
 /// The parts of all files.
 #[derive(Clone, Default)]
-pub(super) struct Parts {
-    /// Each is a [`File`].
+pub(super) struct FileParts {
+    /// Each is a [`PartsOfFile`].
     files: Table<8>,
     /// By file and offset.
-    map: BTreeMap<(FileNumber, u64), (u64, Place)>,
+    map: BTreeMap<(FileNumber, u64), (u64, PartSource)>,
     /// Parts that were ever made.
     made: u64,
 }
 
-impl Parts {
-    pub(super) fn new(scratch: &Scratch) -> Parts {
-        Parts {
+impl FileParts {
+    pub(super) fn new(scratch: &Scratch) -> FileParts {
+        FileParts {
             files: Table::new(scratch),
             map: BTreeMap::new(),
             made: 0,
         }
     }
 
-    fn known(&self, file: FileNumber) -> File {
-        File::unpack(self.files.get(file.index()))
+    fn known(&self, file: FileNumber) -> PartsOfFile {
+        PartsOfFile::unpack(self.files.get(file.index()))
     }
 
-    fn set(&mut self, file: FileNumber, known: File) {
+    fn set(&mut self, file: FileNumber, known: PartsOfFile) {
         self.files.set(file.index(), known.pack());
     }
 
     /// A file without content.
     pub(super) fn file(&mut self) -> Result<FileNumber> {
-        let none = File {
-            whole: Whole::Nothing,
+        let none = PartsOfFile {
+            whole: WholeFile::Nothing,
             len: 0,
         };
         self.files.push(none.pack());
@@ -271,14 +272,12 @@ impl Parts {
     }
 
     /// The parts of a file that show bytes behind `from`, in order.
-    pub(super) fn of(&self, file: FileNumber, from: u64) -> impl Iterator<Item = Part> + '_ {
-        let part = |(&(_, offset), &(len, place)): (&(FileNumber, u64), &(u64, Place))| Part {
-            offset,
-            len,
-            place,
+    pub(super) fn of(&self, file: FileNumber, from: u64) -> impl Iterator<Item = FilePart> + '_ {
+        let part = |(&(_, offset), &(len, place)): (&(FileNumber, u64), &(u64, PartSource))| {
+            FilePart { offset, len, place }
         };
         let known = self.known(file);
-        let has_parts = matches!(known.whole, Whole::Parts);
+        let has_parts = matches!(known.whole, WholeFile::Parts);
         let before = if has_parts {
             self.map
                 .range((file, 0)..(file, from))
@@ -299,14 +298,14 @@ impl Parts {
         }
         let mut known = self.known(file);
         match known.whole {
-            Whole::Nothing => return,
-            Whole::Parts => {}
+            WholeFile::Nothing => return,
+            WholeFile::Parts => {}
             _ if from >= known.len => return,
             _ if to >= known.len => {
                 // What is left begins at 0, too.
                 known.len = from;
                 if from == 0 {
-                    known.whole = Whole::Nothing;
+                    known.whole = WholeFile::Nothing;
                 }
                 self.set(file, known);
                 return;
@@ -315,7 +314,7 @@ impl Parts {
         }
         let before = self.map.range((file, 0)..(file, from)).next_back();
         if let Some((&(_, offset), &(len, place))) = before {
-            let part = Part { offset, len, place };
+            let part = FilePart { offset, len, place };
             if part.end() > from {
                 self.put(file, part.between(offset, from));
                 if part.end() > to {
@@ -329,7 +328,7 @@ impl Parts {
                 return;
             };
             self.map.remove(&(file, offset));
-            let part = Part { offset, len, place };
+            let part = FilePart { offset, len, place };
             if part.end() > to {
                 self.put(file, part.between(to, part.end()));
             }
@@ -340,22 +339,22 @@ impl Parts {
     fn use_map(&mut self, file: FileNumber) {
         let known = self.known(file);
         let part = known.part();
-        let whole = Whole::Parts;
-        self.set(file, File { whole, ..known });
+        let whole = WholeFile::Parts;
+        self.set(file, PartsOfFile { whole, ..known });
         if let Some(part) = part {
             self.put(file, part);
         }
     }
 
     /// Puts a part where there is a hole.
-    fn put(&mut self, file: FileNumber, part: Part) {
-        match (self.known(file).whole, Whole::of(&part)) {
-            (Whole::Nothing, Some(whole)) => {
+    fn put(&mut self, file: FileNumber, part: FilePart) {
+        match (self.known(file).whole, WholeFile::of(&part)) {
+            (WholeFile::Nothing, Some(whole)) => {
                 let len = part.len;
-                self.set(file, File { whole, len });
+                self.set(file, PartsOfFile { whole, len });
                 return;
             }
-            (Whole::Parts, _) => {}
+            (WholeFile::Parts, _) => {}
             _ => self.use_map(file),
         }
         self.map.insert((file, part.offset), (part.len, part.place));
@@ -363,14 +362,16 @@ impl Parts {
 
     /// The memory that it holds, in bytes; of the map, what it has at least.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.files.memory_bytes() + self.map.len() * size_of::<((FileNumber, u64), (u64, Place))>()
+        self.files.memory_bytes()
+            + self.map.len() * size_of::<((FileNumber, u64), (u64, PartSource))>()
     }
 
-    /// Puts a part into a file in place of what is there. `commands` is how many commands were read.
+    /// Puts a part into a file in place of what is there. `commands` is how many commands were
+    /// read.
     ///
     /// # Errors
     /// [`Error::Limit`] if the stream makes too many parts.
-    pub(super) fn write(&mut self, file: FileNumber, part: Part, commands: u64) -> Result<()> {
+    pub(super) fn write(&mut self, file: FileNumber, part: FilePart, commands: u64) -> Result<()> {
         self.made += 1;
         if self.made > PARTS_MIN.saturating_add(commands.saturating_mul(PARTS_PER_COMMAND_MAX)) {
             return Err(Error::Limit("parts that a send stream clones"));
@@ -391,7 +392,7 @@ mod tests {
     fn parts_show_what_a_file_of_bytes_would() {
         let mut rng = Rng::new(1);
         for _ in 0..200 {
-            let mut parts = Parts::default();
+            let mut parts = FileParts::default();
             let (file, other) = (parts.file().unwrap(), parts.file().unwrap());
             assert!(parts.of(file, 0).next().is_none());
             // For each byte, the place in the stream that it is from.
@@ -405,10 +406,10 @@ mod tests {
                     continue;
                 }
                 let at = 1000 * step as u64;
-                let part = Part {
+                let part = FilePart {
                     offset: from as u64,
                     len: (to - from) as u64,
-                    place: Place::Plain { at, skip: 0 },
+                    place: PartSource::Plain { at, skip: 0 },
                 };
                 parts.write(file, part, 0).unwrap();
                 parts.write(other, part, 0).unwrap();
@@ -419,7 +420,7 @@ mod tests {
             for from in 0..64 {
                 let mut shown = [None; 64];
                 for part in parts.of(file, from) {
-                    let Place::Plain { at, skip } = part.place else {
+                    let PartSource::Plain { at, skip } = part.place else {
                         panic!("{part:?}")
                     };
                     assert!(part.end() > from);
@@ -434,12 +435,12 @@ mod tests {
 
     #[test]
     fn clones_cannot_make_parts_without_end() {
-        let mut parts = Parts::default();
+        let mut parts = FileParts::default();
         let file = parts.file().unwrap();
-        let part = Part {
+        let part = FilePart {
             offset: 0,
             len: 1,
-            place: Place::Plain { at: 0, skip: 0 },
+            place: PartSource::Plain { at: 0, skip: 0 },
         };
         let made = (0..).take_while(|_| parts.write(file, part, 3).is_ok());
         assert_eq!(made.count() as u64, PARTS_MIN + 3 * PARTS_PER_COMMAND_MAX);

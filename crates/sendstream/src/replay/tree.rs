@@ -9,7 +9,7 @@ use ::tree::{
 use codec::Decoder;
 
 use super::ahead::Ahead;
-use super::parts::{FileNumber, Part, Parts, Place};
+use super::parts::{FileNumber, FilePart, FileParts, PartSource};
 use crate::encoded::EncodedWrite;
 use crate::subvolume::SentSubvolume;
 
@@ -17,19 +17,20 @@ use crate::subvolume::SentSubvolume;
 const EXTENTS_MAX: usize = 256;
 /// Number of decoded extents in the cache, of at most 128 KiB each.
 const DECODED: (usize, usize) = (8, 8);
-/// In the identity of an extent: that it is in a stream, in which one, and at which byte. Other stores number theirs lower.
+/// In the identity of an extent: that it is in a stream, in which one, and at which byte. Other
+/// stores number theirs lower.
 const IN_STREAM: u64 = 1 << 63;
 const STREAM_SHIFT: u32 = 51;
 
 /// The content of a file: its parts, or that of the parent, as for all files that are not regular.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Content(pub(super) Option<FileNumber>);
+pub(super) struct ChangedContent(pub(super) Option<FileNumber>);
 
-const _: () = assert!(size_of::<Content>() == 4);
+const _: () = assert!(size_of::<ChangedContent>() == 4);
 
 /// An input of a [`Replay`](super::Replay).
 #[derive(Clone)]
-pub(super) struct Source {
+pub(super) struct ReplayInput {
     pub(super) input: Arc<dyn ReadAt>,
     /// Its number among those of the replay.
     pub(super) number: u32,
@@ -40,8 +41,8 @@ pub(super) struct Source {
 }
 
 /// The stream that a tree is from.
-pub(super) struct Stream {
-    pub(super) source: Source,
+pub(super) struct StreamOrigin {
+    pub(super) source: ReplayInput,
     /// Where in the input the command is that starts the subvolume.
     pub(super) at: u64,
     /// How many trees are below.
@@ -50,29 +51,29 @@ pub(super) struct Stream {
 
 /// A subvolume as it is after the last command: a read-only tree.
 ///
-/// Content is read from the stream, whose checksums were compared when it was replayed, and from the parent. Encoded writes
-/// are encoded extents.
+/// Content is read from the stream, whose checksums were compared when it was replayed, and from
+/// the parent. Encoded writes are encoded extents.
 pub struct SentTree {
-    built: Built,
+    built: SubvolumeTree,
     ahead: Ahead,
     decoded: Cache<Vec<u8>>,
     decoders: Mutex<Vec<Decoder>>,
 }
 
 /// What the commands of a stream build.
-pub(super) struct Built {
+pub(super) struct SubvolumeTree {
     pub(super) sent: SentSubvolume,
-    pub(super) overlay: Overlay<Content>,
-    pub(super) parts: Parts,
+    pub(super) overlay: Overlay<ChangedContent>,
+    pub(super) parts: FileParts,
     /// The trees that parts are from. The first one is the parent, if there is one.
     pub(super) trees: Vec<Arc<dyn FileSystem>>,
-    pub(super) stream: Stream,
+    pub(super) stream: StreamOrigin,
     /// How many files have fs-verity enabled.
     pub(super) verity: u64,
 }
 
 impl SentTree {
-    pub(super) fn new(built: Built) -> SentTree {
+    pub(super) fn new(built: SubvolumeTree) -> SentTree {
         SentTree {
             ahead: Ahead::new(Arc::clone(&built.stream.source.input)),
             built,
@@ -100,7 +101,8 @@ impl SentTree {
         self.built.stream.depth
     }
 
-    /// The parts of a regular file that the stream changed; otherwise `None`, and the content is that of the parent.
+    /// The parts of a regular file that the stream changed; otherwise `None`, and the content is
+    /// that of the parent.
     fn file(&self, ino: Ino) -> Result<(Option<FileNumber>, u64)> {
         let metadata = self.built.overlay.metadata(ino)?;
         match metadata.kind {
@@ -154,17 +156,17 @@ impl SentTree {
     }
 
     /// Fills `buf` with the bytes of a part from `offset` of its file on.
-    fn read_part(&self, part: &Part, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_part(&self, part: &FilePart, offset: u64, buf: &mut [u8]) -> Result<()> {
         match part.between(offset, part.end()).place {
-            Place::Plain { at, skip } => Ok(self.ahead.read_exact_at(buf, at + skip)?),
-            Place::Encoded { at, encoding } => {
+            PartSource::Plain { at, skip } => Ok(self.ahead.read_exact_at(buf, at + skip)?),
+            PartSource::Encoded { at, encoding } => {
                 let content = self.decoded(at, &encoding)?;
                 let from = encoding.unencoded_offset as usize;
                 let shown = content.get(from..from + buf.len());
                 buf.copy_from_slice(shown.ok_or(Error::Changed)?);
                 Ok(())
             }
-            Place::File { tree, ino, offset } => {
+            PartSource::File { tree, ino, offset } => {
                 if self.built.trees[tree as usize].read_at(ino, offset, buf)? < buf.len() {
                     return Err(Error::Changed);
                 }
@@ -184,14 +186,14 @@ impl SentTree {
     }
 
     /// Appends the extents that a part shows from `from` on.
-    fn extents_of(&self, part: &Part, from: u64, extents: &mut Vec<Extent>) -> Result<()> {
+    fn extents_of(&self, part: &FilePart, from: u64, extents: &mut Vec<Extent>) -> Result<()> {
         let id = |at: u64| {
             let is_small = at < 1 << STREAM_SHIFT;
             is_small.then_some(ExtentId(self.built.stream.source.place(at)))
         };
         let (offset, len) = (part.offset, part.len);
         match part.place {
-            Place::Plain { at, skip } => extents.push(Extent {
+            PartSource::Plain { at, skip } => extents.push(Extent {
                 offset,
                 len,
                 kind: ExtentKind::Plain {
@@ -199,8 +201,9 @@ impl SentTree {
                 },
                 id: id(at),
             }),
-            Place::Encoded { at, encoding } => {
-                // btrfs stores extents in whole sectors: this one is inline in the tree, where nothing shares it.
+            PartSource::Encoded { at, encoding } => {
+                // btrfs stores extents in whole sectors: this one is inline in the tree, where
+                // nothing shares it.
                 let is_inline = encoding.stored_len % 512 != 0;
                 extents.push(Extent {
                     offset,
@@ -209,7 +212,7 @@ impl SentTree {
                     id: id(at).filter(|_| !is_inline),
                 });
             }
-            Place::File { tree, ino, offset } => {
+            PartSource::File { tree, ino, offset } => {
                 let tree = &*self.built.trees[tree as usize];
                 let (begin, end) = (from.max(part.offset) - part.offset + offset, offset + len);
                 for extent in tree.extents(ino, begin)? {
@@ -230,8 +233,8 @@ impl SentTree {
         Ok(())
     }
 
-    /// The metadata with the identity of a file of the parent that the stream changed: it is still the same file, which last
-    /// changed in a transaction that nothing else has.
+    /// The metadata with the identity of a file of the parent that the stream changed: it is still
+    /// the same file, which last changed in a transaction that nothing else has.
     fn identified(&self, ino: Ino, metadata: Metadata) -> Result<Metadata> {
         let overlay = &self.built.overlay;
         let Ok(base) = overlay.base(ino) else {
@@ -253,7 +256,7 @@ impl SentTree {
     }
 
     /// The part of a file that covers an offset.
-    fn part_at(&self, file: FileNumber, offset: u64) -> Option<Part> {
+    fn part_at(&self, file: FileNumber, offset: u64) -> Option<FilePart> {
         let part = self.built.parts.of(file, offset).next();
         part.filter(|part| part.offset <= offset)
     }
@@ -276,8 +279,9 @@ fn skipped(kind: ExtentKind, skip: u64) -> ExtentKind {
     }
 }
 
-impl Source {
-    /// A number for a place of the input: no other place of this replay has it, and other stores number lower.
+impl ReplayInput {
+    /// A number for a place of the input: no other place of this replay has it, and other stores
+    /// number lower.
     fn place(&self, at: u64) -> u64 {
         IN_STREAM | u64::from(self.number) << STREAM_SHIFT | at
     }
@@ -407,12 +411,12 @@ impl FileSystem for SentTree {
         };
         let part = self.part_at(file, extent.offset).ok_or(NOT_OURS)?;
         match part.between(extent.offset, part.end()).place {
-            Place::Encoded { at, encoding } if encoding.stored_len == wanted.stored_len => {
+            PartSource::Encoded { at, encoding } if encoding.stored_len == wanted.stored_len => {
                 stored.resize(encoding.stored_len as usize, 0);
                 self.built.stream.source.input.read_exact_at(stored, at)?;
                 Ok(None)
             }
-            Place::File { tree, ino, offset } => {
+            PartSource::File { tree, ino, offset } => {
                 let extent = Extent { offset, ..*extent };
                 self.built.trees[tree as usize].read_encoded(ino, &extent, stored)
             }

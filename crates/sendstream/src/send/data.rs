@@ -1,4 +1,5 @@
-//! Sending the data of files: which extents are cloned, copied as they are stored, or written plain.
+//! Sending the data of files: which extents are cloned, copied as they are stored, or written
+//! plain.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -23,10 +24,11 @@ const REFERENCES_MAX: usize = 1024;
 /// The largest sectors that a receiving file system can have.
 const SECTOR_BYTES_MAX: u64 = 64 << 10;
 
-/// A part of a file that is at the receiver, or will be, and that shows an extent which other parts show too.
+/// A part of a file that is at the receiver, or will be, and that shows an extent which other parts
+/// show too.
 #[derive(Clone, Copy)]
-struct Shown {
-    /// Of [`Context::roots`].
+struct ShownRange {
+    /// Of [`SendSettings::roots`].
     root: usize,
     file: FileId,
     number: u64,
@@ -39,10 +41,10 @@ struct Shown {
 }
 
 /// What is known of data while it is sent.
-pub(super) struct Data {
+pub(super) struct DataSender {
     /// The extents that several parts of files show, in ascending order.
     shared: Vec<ExtentId>,
-    sent: HashMap<ExtentId, Vec<Shown>>,
+    sent: HashMap<ExtentId, Vec<ShownRange>>,
     /// Whether `sent` has all parts from the beginning, and not only those that were sent.
     is_indexed: bool,
     decoder: Decoder,
@@ -52,7 +54,7 @@ pub(super) struct Data {
 }
 
 /// A regular file whose data is being sent.
-pub(super) struct Target<'a> {
+pub(super) struct SentFile<'a> {
     pub(super) file: FileId,
     pub(super) number: u64,
     pub(super) path: &'a [u8],
@@ -65,7 +67,7 @@ pub(super) struct Target<'a> {
 
 /// Where else the data of an extent is.
 #[derive(Clone, Copy)]
-struct Source {
+struct CloneSource {
     root: usize,
     file: FileId,
     offset: u64,
@@ -73,7 +75,7 @@ struct Source {
 
 /// A subvolume in which data to clone can be.
 #[derive(Clone, Copy)]
-pub(super) struct Root<'a> {
+pub(super) struct CloneRoot<'a> {
     pub(super) inventory: &'a Inventory<'a>,
     pub(super) order: &'a Order<'a>,
     pub(super) uuid: [u8; 16],
@@ -81,11 +83,11 @@ pub(super) struct Root<'a> {
 }
 
 /// All that does not change.
-pub(super) struct Context<'a> {
+pub(super) struct SendSettings<'a> {
     pub(super) options: &'a SendOptions<'a>,
     pub(super) progress: &'a dyn Progress,
     /// The subvolume that is sent, and those that the receiver has.
-    pub(super) roots: &'a [Root<'a>],
+    pub(super) roots: &'a [CloneRoot<'a>],
     /// The path of a file of the subvolume that is sent, as it is now.
     pub(super) path: &'a dyn Fn(FileId) -> Result<Vec<u8>>,
 }
@@ -98,7 +100,8 @@ pub(super) fn write_bytes_max(version: Version) -> u64 {
     }
 }
 
-/// Where in the stored or decoded extent, or in preallocated space, a part of a file begins; `None` for a hole.
+/// Where in the stored or decoded extent, or in preallocated space, a part of a file begins; `None`
+/// for a hole.
 pub(super) fn begin(extent: &Extent) -> Option<u64> {
     match extent.kind {
         ExtentKind::Plain { stored_offset } | ExtentKind::Preallocated { stored_offset } => {
@@ -109,7 +112,8 @@ pub(super) fn begin(extent: &Extent) -> Option<u64> {
     }
 }
 
-/// Whether two parts of files with one extent show the same bytes, if they begin at the same place of it.
+/// Whether two parts of files with one extent show the same bytes, if they begin at the same place
+/// of it.
 pub(super) fn is_stored_alike(a: ExtentKind, b: ExtentKind) -> bool {
     match (a, b) {
         (ExtentKind::Plain { .. }, ExtentKind::Plain { .. })
@@ -122,9 +126,9 @@ pub(super) fn is_stored_alike(a: ExtentKind, b: ExtentKind) -> bool {
     }
 }
 
-impl Data {
+impl DataSender {
     /// Finds the extents that are shared within the tree.
-    pub(super) fn new(root: &Root<'_>) -> Result<Data> {
+    pub(super) fn new(root: &CloneRoot<'_>) -> Result<DataSender> {
         let mut ids: Vec<ExtentId> = Vec::new();
         for_each_extent(root, &mut |_, extent| {
             ids.extend(extent.id.filter(|_| extent.kind.has_data()));
@@ -133,25 +137,26 @@ impl Data {
         let shared = ids.chunk_by(|a, b| a == b);
         let shared = shared.filter(|same| (2..=REFERENCES_MAX).contains(&same.len()));
         let shared = shared.map(|same| same[0]).collect();
-        Ok(Data::with(shared, HashMap::new(), false))
+        Ok(DataSender::with(shared, HashMap::new(), false))
     }
 
     /// Finds all parts of the subvolumes that show one of the extents in `wanted`, if several do.
     pub(super) fn indexed(
-        roots: &[Root<'_>],
+        roots: &[CloneRoot<'_>],
         mut wanted: Vec<ExtentId>,
         sector_bytes: u32,
-    ) -> Result<Data> {
+    ) -> Result<DataSender> {
         wanted.sort_unstable();
         wanted.dedup();
-        let mut all: HashMap<ExtentId, Vec<Shown>> = HashMap::new();
+        let mut all: HashMap<ExtentId, Vec<ShownRange>> = HashMap::new();
         for (turn, root) in roots.iter().enumerate() {
             for_each_extent(root, &mut |file, extent| {
                 let Some(id) = extent.id.filter(|id| wanted.binary_search(id).is_ok()) else {
                     return;
                 };
                 let number = root.order.number(file);
-                let Some(shown) = Shown::of(turn, file, number, extent, sector_bytes.into()) else {
+                let Some(shown) = ShownRange::of(turn, file, number, extent, sector_bytes.into())
+                else {
                     return;
                 };
                 let shown_of = all.entry(id).or_default();
@@ -164,11 +169,15 @@ impl Data {
         all.retain(|_, shown| (2..=REFERENCES_MAX).contains(&shown.len()));
         let mut shared: Vec<ExtentId> = all.keys().copied().collect();
         shared.sort_unstable();
-        Ok(Data::with(shared, all, true))
+        Ok(DataSender::with(shared, all, true))
     }
 
-    fn with(shared: Vec<ExtentId>, sent: HashMap<ExtentId, Vec<Shown>>, is_indexed: bool) -> Data {
-        Data {
+    fn with(
+        shared: Vec<ExtentId>,
+        sent: HashMap<ExtentId, Vec<ShownRange>>,
+        is_indexed: bool,
+    ) -> DataSender {
+        DataSender {
             shared,
             sent,
             is_indexed,
@@ -182,8 +191,8 @@ impl Data {
     /// Sends all data of a file.
     pub(super) fn send<W: Write>(
         &mut self,
-        context: &Context<'_>,
-        target: &mut Target<'_>,
+        context: &SendSettings<'_>,
+        target: &mut SentFile<'_>,
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
         let inventory = context.sent().inventory;
@@ -200,8 +209,8 @@ impl Data {
     /// Sends an extent of a file, which is not a hole.
     pub(super) fn send_extent<W: Write>(
         &mut self,
-        context: &Context<'_>,
-        target: &mut Target<'_>,
+        context: &SendSettings<'_>,
+        target: &mut SentFile<'_>,
         extent: &Extent,
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
@@ -219,35 +228,37 @@ impl Data {
         }
         target.end = extent.end();
         if let Some(id) = id.filter(|_| !self.is_indexed)
-            && let Some(shown) = Shown::of(0, target.file, target.number, extent, sector)
+            && let Some(shown) = ShownRange::of(0, target.file, target.number, extent, sector)
         {
             self.sent.entry(id).or_default().push(shown);
         }
         Ok(())
     }
 
-    /// The part that shows most of an extent, among those that were sent; the first one that shows all that is wanted.
+    /// The part that shows most of an extent, among those that were sent; the first one that shows
+    /// all that is wanted.
     fn source(
         &self,
-        target: &Target<'_>,
+        target: &SentFile<'_>,
         extent: &Extent,
         id: ExtentId,
         begin: u64,
-    ) -> Option<Source> {
-        let mut found: Vec<&Shown> = self.sent.get(&id)?.iter().collect();
+    ) -> Option<CloneSource> {
+        let mut found: Vec<&ShownRange> = self.sent.get(&id)?.iter().collect();
         // The order of references in an extent tree, where each names the begin of its extent.
         found.sort_by_key(|shown| {
             let origin = shown.offset.wrapping_sub(shown.begin);
             (shown.number, origin, shown.offset, shown.root)
         });
         let origin = extent.offset.wrapping_sub(begin);
-        let mut best: Option<(&Shown, u64)> = None;
+        let mut best: Option<(&ShownRange, u64)> = None;
         for shown in found {
             let is_own = shown.root == 0 && shown.number == target.number;
             if shown.root == 0 && shown.number > target.number {
                 continue;
             }
-            // One reference in the extent tree stands for all parts of a file that begin at one place.
+            // One reference in the extent tree stands for all parts of a file that begin at one
+            // place.
             if is_own && shown.offset.wrapping_sub(shown.begin) == origin {
                 continue;
             }
@@ -268,7 +279,7 @@ impl Data {
                 }
             }
         }
-        best.map(|(shown, offset)| Source {
+        best.map(|(shown, offset)| CloneSource {
             root: shown.root,
             file: shown.file,
             offset,
@@ -278,10 +289,10 @@ impl Data {
     /// Clones an extent from where else it is, and writes what cannot be cloned.
     fn clone_parts<W: Write>(
         &mut self,
-        context: &Context<'_>,
-        target: &Target<'_>,
+        context: &SendSettings<'_>,
+        target: &SentFile<'_>,
         extent: &Extent,
-        source: Source,
+        source: CloneSource,
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
         let inventory = context.roots[source.root].inventory;
@@ -294,7 +305,8 @@ impl Data {
         if at == 0 && len == sector {
             return self.write(context, target, extent, offset, len, writer);
         }
-        // What ends within a sector can only be cloned to the end, and the file may have been longer.
+        // What ends within a sector can only be cloned to the end, and the file may have been
+        // longer.
         if context.roots.len() > 1 && !extent.end().is_multiple_of(sector) {
             let (path, size) = (target.path, extent.offset);
             writer.command(&Command::Truncate { path, size })?;
@@ -318,7 +330,8 @@ impl Data {
             let shared = part_len.min(len);
             let source_end = at + shared;
             if found == Some(wanted) {
-                // The end of a file that ends within a sector can only be cloned to the end of another one.
+                // The end of a file that ends within a sector can only be cloned to the end of
+                // another one.
                 let ends_within = source_end == source_size
                     && !source_end.is_multiple_of(SECTOR_BYTES_MAX)
                     && offset + shared < target.size;
@@ -328,7 +341,7 @@ impl Data {
                     shared
                 };
                 if cloned > 0 {
-                    let part = Source {
+                    let part = CloneSource {
                         offset: at,
                         ..source
                     };
@@ -361,8 +374,8 @@ impl Data {
     /// Sends a part of an extent that cannot be cloned.
     fn write<W: Write>(
         &mut self,
-        context: &Context<'_>,
-        target: &Target<'_>,
+        context: &SendSettings<'_>,
+        target: &SentFile<'_>,
         extent: &Extent,
         offset: u64,
         len: u64,
@@ -405,11 +418,12 @@ impl Data {
         Ok(())
     }
 
-    /// Sends a part of an extent as it is stored, if it is encoded, a stream can hold it, and it is not longer than the part.
+    /// Sends a part of an extent as it is stored, if it is encoded, a stream can hold it, and it is
+    /// not longer than the part.
     fn keep<W: Write>(
         &mut self,
-        context: &Context<'_>,
-        target: &Target<'_>,
+        context: &SendSettings<'_>,
+        target: &SentFile<'_>,
         extent: &Extent,
         offset: u64,
         len: u64,
@@ -463,10 +477,16 @@ impl Data {
     }
 }
 
-impl Shown {
+impl ShownRange {
     /// A part of a file that has data.
-    fn of(root: usize, file: FileId, number: u64, extent: &Extent, sector: u64) -> Option<Shown> {
-        Some(Shown {
+    fn of(
+        root: usize,
+        file: FileId,
+        number: u64,
+        extent: &Extent,
+        sector: u64,
+    ) -> Option<ShownRange> {
+        Some(ShownRange {
             root,
             file,
             number,
@@ -479,8 +499,8 @@ impl Shown {
 }
 
 /// Calls `each` with all extents of the files of a subvolume.
-fn for_each_extent(root: &Root<'_>, each: &mut dyn FnMut(FileId, &Extent)) -> Result<()> {
-    let Root {
+fn for_each_extent(root: &CloneRoot<'_>, each: &mut dyn FnMut(FileId, &Extent)) -> Result<()> {
+    let CloneRoot {
         inventory, order, ..
     } = *root;
     if !inventory.tree().storage().stored_extents {
@@ -503,14 +523,14 @@ fn for_each_extent(root: &Root<'_>, each: &mut dyn FnMut(FileId, &Extent)) -> Re
     Ok(())
 }
 
-impl Context<'_> {
+impl SendSettings<'_> {
     /// The subvolume that is sent.
-    fn sent(&self) -> &Root<'_> {
+    fn sent(&self) -> &CloneRoot<'_> {
         &self.roots[0]
     }
 
     /// Whether Linux clones an extent: one that ends within a sector must be the end of both files.
-    fn can_clone(&self, target: &Target<'_>, extent: &Extent, source: &Source) -> bool {
+    fn can_clone(&self, target: &SentFile<'_>, extent: &Extent, source: &CloneSource) -> bool {
         let sector = u64::from(self.options.sector_bytes);
         let source_size = self.roots[source.root].inventory.size(source.file);
         extent.end().is_multiple_of(sector)
@@ -520,10 +540,10 @@ impl Context<'_> {
 
     fn clone<W: Write>(
         &self,
-        target: &Target<'_>,
+        target: &SentFile<'_>,
         offset: u64,
         len: u64,
-        source: &Source,
+        source: &CloneSource,
         writer: &mut StreamWriter<W>,
     ) -> Result<()> {
         let root = &self.roots[source.root];

@@ -7,8 +7,8 @@ use tree::FileId;
 /// Directories that can wait after each file.
 const WAITING_MAX: usize = 64;
 
-/// Directories in which files get names, which changes their times. Their times are sent when many others have changed
-/// since, and at the end.
+/// Directories in which files get names, which changes their times. Their times are sent when many
+/// others have changed since, and at the end.
 #[derive(Default)]
 pub(super) struct ChangedDirs {
     turn_of: HashMap<FileId, u64>,

@@ -8,11 +8,13 @@ use tree::{
 };
 
 use super::attributes::{CAPABILITY, create, name_hash, set_xattr, stored_xattrs, times};
-use super::data::{Context, Data, Root, Target, begin, is_stored_alike, write_bytes_max};
+use super::data::{
+    CloneRoot, DataSender, SendSettings, SentFile, begin, is_stored_alike, write_bytes_max,
+};
 use super::dirs::ChangedDirs;
 use super::items::{has_items, have_items_changed};
 use super::order::{Order, StoredFiles};
-use super::receiver::{Files, Node, ROOT_NODE, Receiver};
+use super::receiver::{FilePair, NodeId, ROOT_NODE, ReceiverNames};
 use super::waiting::Moves;
 use super::{SendData, SendOptions, SendSummary};
 use crate::command::Command;
@@ -21,7 +23,8 @@ use crate::writer::StreamWriter;
 
 /// `FALLOC_FL_PUNCH_HOLE` and `FALLOC_FL_KEEP_SIZE`.
 const PUNCH_HOLE: u32 = 3;
-/// Zeros of a longer hole are written only where the parent has data, so that the work does not depend on sizes of files.
+/// Zeros of a longer hole are written only where the parent has data, so that the work does not
+/// depend on sizes of files.
 const ZEROS_BYTES_MAX: u64 = 64 << 20;
 
 /// A read-only subvolume of the same file system that the receiver has, too.
@@ -37,14 +40,16 @@ pub struct KnownSubvolume<'a> {
     pub ctransid: u64,
 }
 
-/// Writes the commands that make a subvolume from a snapshot of its parent: [`Command::Snapshot`] is the first. The caller
-/// writes the header before, and [`Command::End`] after the last subvolume.
+/// Writes the commands that make a subvolume from a snapshot of its parent: [`Command::Snapshot`]
+/// is the first. The caller writes the header before, and [`Command::End`] after the last
+/// subvolume.
 ///
-/// Data that the parent, a subvolume in `sources`, or an earlier file has is cloned. The names that files have at the receiver
-/// are followed through all commands, and compared at the end.
+/// Data that the parent, a subvolume in `sources`, or an earlier file has is cloned. The names that
+/// files have at the receiver are followed through all commands, and compared at the end.
 ///
 /// # Errors
-/// As for [`send`](super::send()); also if the options have no stored files, or the subvolumes are not of one store.
+/// As for [`send`](super::send()); also if the options have no stored files, or the subvolumes are
+/// not of one store.
 pub fn send_changes<W: Write>(
     inventory: &Inventory<'_>,
     parent: &KnownSubvolume<'_>,
@@ -79,21 +84,21 @@ pub fn send_changes<W: Write>(
         order.progress = u64::MAX;
         orders.push(order);
     }
-    let mut roots = vec![Root {
+    let mut roots = vec![CloneRoot {
         inventory,
         order: &orders[0],
         uuid: options.uuid,
         ctransid: options.ctransid,
     }];
     for (known, order) in known().zip(&orders[1..]) {
-        roots.push(Root {
+        roots.push(CloneRoot {
             inventory: known.inventory,
             order,
             uuid: known.uuid,
             ctransid: known.ctransid,
         });
     }
-    let receiver = Receiver::new(&orders[1], &orders[0]);
+    let receiver = ReceiverNames::new(&orders[1], &orders[0]);
     let mut wanted: Vec<ExtentId> = Vec::new();
     for files in &receiver.nodes {
         if let Some(file) = files.child.filter(|_| has_changed(files, &roots))
@@ -110,8 +115,8 @@ pub fn send_changes<W: Write>(
             }
         }
     }
-    let data = Data::indexed(&roots, wanted, options.sector_bytes)?;
-    let mut changes = Changes {
+    let data = DataSender::indexed(&roots, wanted, options.sector_bytes)?;
+    let mut changes = ChangeSender {
         roots: &roots,
         stored,
         stored_in_parent: parent.stored,
@@ -132,7 +137,7 @@ pub fn send_changes<W: Write>(
 }
 
 /// Whether a file that is sent is not the same in the parent.
-fn has_changed(files: &Files, roots: &[Root<'_>]) -> bool {
+fn has_changed(files: &FilePair, roots: &[CloneRoot<'_>]) -> bool {
     let (Some(old), Some(new)) = (files.parent, files.child) else {
         return true;
     };
@@ -141,33 +146,34 @@ fn has_changed(files: &Files, roots: &[Root<'_>]) -> bool {
         || sent.inventory.metadata(new) != parent.inventory.metadata(old)
 }
 
-/// Whether a change of the owner takes away the bits by which a program has the rights of its owner.
+/// Whether a change of the owner takes away the bits by which a program has the rights of its
+/// owner.
 fn loses_bits(metadata: &Metadata) -> bool {
     let mode = metadata.permissions;
     metadata.kind != FileKind::Directory && (mode & 0o4000 != 0 || mode & 0o2010 == 0o2010)
 }
 
 /// An incremental stream that is being written.
-pub(super) struct Changes<'a, W> {
+pub(super) struct ChangeSender<'a, W> {
     /// The subvolume that is sent, its parent, and further sources of clones.
-    roots: &'a [Root<'a>],
+    roots: &'a [CloneRoot<'a>],
     stored: &'a dyn StoredFiles,
     stored_in_parent: &'a dyn StoredFiles,
     options: &'a SendOptions<'a>,
     progress: &'a dyn Progress,
-    data: Data,
-    pub(super) receiver: Receiver<'a>,
+    data: DataSender,
+    pub(super) receiver: ReceiverNames<'a>,
     pub(super) writer: &'a mut StreamWriter<W>,
     /// The one whose turn it is.
-    pub(super) node: Node,
+    pub(super) node: NodeId,
     pub(super) moves: Moves,
     pub(super) changed: ChangedDirs,
 }
 
-impl<W: Write> Changes<'_, W> {
+impl<W: Write> ChangeSender<'_, W> {
     fn run(&mut self) -> Result<()> {
         for turn in 0..self.receiver.nodes.len() {
-            self.node = Node(turn as u32);
+            self.node = NodeId(turn as u32);
             let files = self.receiver.files(self.node);
             let done = match files.child {
                 None => self.delete(self.node),
@@ -179,13 +185,13 @@ impl<W: Write> Changes<'_, W> {
                 (error @ Error::Io(_), _) => error,
                 (
                     error,
-                    Files {
+                    FilePair {
                         child: Some(file), ..
                     },
                 ) => self.roots[0].order.name_error(file, error),
                 (
                     error,
-                    Files {
+                    FilePair {
                         parent: Some(file), ..
                     },
                 ) => self.roots[1].order.name_error(file, error),
@@ -209,8 +215,8 @@ impl<W: Write> Changes<'_, W> {
         self.receiver.check()
     }
 
-    pub(super) fn create_at(&mut self, node: Node, path: &[u8]) -> Result<()> {
-        let Root {
+    pub(super) fn create_at(&mut self, node: NodeId, path: &[u8]) -> Result<()> {
+        let CloneRoot {
             inventory, order, ..
         } = self.roots[0];
         let Some(file) = self.receiver.files(node).child else {
@@ -221,7 +227,8 @@ impl<W: Write> Changes<'_, W> {
         create(self.writer, inventory.tree(), ino, &metadata, number, path)
     }
 
-    /// Sends a file that is new or changed: names, attributes and data, and last what the steps before change.
+    /// Sends a file that is new or changed: names, attributes and data, and last what the steps
+    /// before change.
     fn send_file(&mut self, file: FileId, old: Option<FileId>) -> Result<()> {
         let (node, sent, parent) = (self.node, self.roots[0], self.roots[1]);
         let metadata = sent.inventory.metadata(file);
@@ -344,7 +351,8 @@ impl<W: Write> Changes<'_, W> {
         Ok(())
     }
 
-    /// Sends the data of a regular file that the parent does not have there, and its size if that does not follow.
+    /// Sends the data of a regular file that the parent does not have there, and its size if that
+    /// does not follow.
     fn content(
         &mut self,
         file: FileId,
@@ -358,14 +366,14 @@ impl<W: Write> Changes<'_, W> {
             Some(node) => receiver.file_path(node),
             None => Err(Error::NotFound),
         };
-        let context = Context {
+        let context = SendSettings {
             options: self.options,
             progress: self.progress,
             roots: self.roots,
             path: &place,
         };
         let size = metadata.size;
-        let mut target = Target {
+        let mut target = SentFile {
             file,
             number: receiver.number(self.node),
             path,
@@ -426,7 +434,8 @@ impl<W: Write> Changes<'_, W> {
                     (self.data).send_extent(&context, &mut target, extent, self.writer)?;
                 }
             }
-            // Linux sends a hole after the extent after it, and does not count the last one as the end of what it wrote.
+            // Linux sends a hole after the extent after it, and does not count the last one as the
+            // end of what it wrote.
             hole = None;
             for (from, end) in parts {
                 let is_written = send_hole(self.writer, path, self.options.data, from, end)?;
@@ -504,7 +513,8 @@ impl Before<'_> {
                 return Ok(true);
             }
         }
-        // Linux does not look whether what it compares with covers the extent, if a hole and another extent follow.
+        // Linux does not look whether what it compares with covers the extent, if a hole and
+        // another extent follow.
         let next = self.extents.peek()?;
         let is_before_gap =
             next.is_some_and(|next| next.kind == ExtentKind::Hole && next.end() < self.size);

@@ -1,12 +1,12 @@
 //! Whether a subvolume has items of a file behind those of its names.
 //!
-//! Linux goes through the items of each file in the order of their keys. Names come first. At the first attribute,
-//! directory entry or extent it sends what follows from the names.
+//! Linux goes through the items of each file in the order of their keys. Names come first. At the
+//! first attribute, directory entry or extent it sends what follows from the names.
 
 use tree::{Extent, ExtentKind, Extents, FileId, FileKind, Inventory, Result};
 
 use super::attributes::stored_xattrs;
-use super::data::Root;
+use super::data::CloneRoot;
 
 /// Whether a file has such items.
 pub(super) fn has_items(inventory: &Inventory<'_>, file: FileId) -> Result<bool> {
@@ -20,7 +20,7 @@ pub(super) fn has_items(inventory: &Inventory<'_>, file: FileId) -> Result<bool>
 }
 
 /// Whether such items of a file differ from those of the same file in another subvolume.
-pub(super) fn have_items_changed(roots: [&Root<'_>; 2], files: [FileId; 2]) -> Result<bool> {
+pub(super) fn have_items_changed(roots: [&CloneRoot<'_>; 2], files: [FileId; 2]) -> Result<bool> {
     let [xattrs, old_xattrs] = in_both(roots, files, |root, file| {
         stored_xattrs(root.inventory.tree(), root.inventory.ino(file))
     })?;
@@ -61,9 +61,9 @@ pub(super) fn have_items_changed(roots: [&Root<'_>; 2], files: [FileId; 2]) -> R
 }
 
 fn in_both<'a, T>(
-    [root, other]: [&Root<'a>; 2],
+    [root, other]: [&CloneRoot<'a>; 2],
     [file, of_other]: [FileId; 2],
-    look: impl Fn(&Root<'a>, FileId) -> Result<T>,
+    look: impl Fn(&CloneRoot<'a>, FileId) -> Result<T>,
 ) -> Result<[T; 2]> {
     Ok([look(root, file)?, look(other, of_other)?])
 }

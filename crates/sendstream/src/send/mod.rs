@@ -16,7 +16,7 @@ use std::io::Write;
 use tree::{Error, FileId, FileKind, Inventory, Kept, Metadata, Progress, Result};
 
 use self::attributes::{CAPABILITY, create, set_xattr, stored_xattrs, times};
-use self::data::{Context, Data, Root, Target};
+use self::data::{CloneRoot, DataSender, SendSettings, SentFile};
 use self::dirs::ChangedDirs;
 use self::items::has_items;
 use self::order::Order;
@@ -39,8 +39,9 @@ pub struct SendOptions<'a> {
     pub data: SendData,
     /// The sector size of the file system.
     pub sector_bytes: u32,
-    /// What the image stores of files: with it, files are sent in the order of their numbers in the image, as Linux does. The
-    /// tree is one subvolume of a btrfs image then. Without it, files get numbers.
+    /// What the image stores of files: with it, files are sent in the order of their numbers in the
+    /// image, as Linux does. The tree is one subvolume of a btrfs image then. Without it, files get
+    /// numbers.
     pub stored: Option<&'a dyn StoredFiles>,
 }
 
@@ -64,13 +65,14 @@ pub struct SendSummary {
     pub kept: Kept,
 }
 
-/// Writes the commands that build a subvolume with the files of a tree: [`Command::Subvol`] is the first. The caller writes
-/// the header before, and [`Command::End`] after the last subvolume.
+/// Writes the commands that build a subvolume with the files of a tree: [`Command::Subvol`] is the
+/// first. The caller writes the header before, and [`Command::End`] after the last subvolume.
 ///
 /// Data that files of the tree share is cloned. The same tree gives the same commands.
 ///
 /// # Errors
-/// The tree cannot be read, has paths that are too long for Linux, or contradicts itself; or the output cannot be written.
+/// The tree cannot be read, has paths that are too long for Linux, or contradicts itself; or the
+/// output cannot be written.
 pub fn send<W: Write>(
     inventory: &Inventory<'_>,
     options: &SendOptions<'_>,
@@ -86,7 +88,7 @@ pub fn send<W: Write>(
         ctransid: options.ctransid,
     })?;
     let order = Order::new(inventory, options.stored, options.ctransid)?;
-    let data = Data::new(&Root {
+    let data = DataSender::new(&CloneRoot {
         inventory,
         order: &order,
         uuid: options.uuid,
@@ -126,7 +128,7 @@ struct Sender<'a, W> {
     options: &'a SendOptions<'a>,
     progress: &'a dyn Progress,
     order: Order<'a>,
-    data: Data,
+    data: DataSender,
     writer: &'a mut StreamWriter<W>,
     /// Directories that were created for a file with a lower number.
     created: HashSet<FileId>,
@@ -134,7 +136,8 @@ struct Sender<'a, W> {
 }
 
 impl<W: Write> Sender<'_, W> {
-    /// Sends a file: it is created, gets its names, attributes and data, and last what the steps before change.
+    /// Sends a file: it is created, gets its names, attributes and data, and last what the steps
+    /// before change.
     fn file(&mut self, file: FileId) -> Result<()> {
         let metadata = self.inventory.metadata(file);
         let number = self.order.number(file);
@@ -200,8 +203,8 @@ impl<W: Write> Sender<'_, W> {
         )
     }
 
-    /// Gives a file its names, and returns the first one as a path. Directories in which it gets them are created if they
-    /// come later.
+    /// Gives a file its names, and returns the first one as a path. Directories in which it gets
+    /// them are created if they come later.
     fn name(&mut self, file: FileId) -> Result<Vec<u8>> {
         let number = self.order.number(file);
         let mut first = None;
@@ -233,19 +236,19 @@ impl<W: Write> Sender<'_, W> {
 
     /// Sends the data of a regular file, and its size if that does not follow.
     fn content(&mut self, file: FileId, path: &[u8], size: u64) -> Result<()> {
-        let root = Root {
+        let root = CloneRoot {
             inventory: self.inventory,
             order: &self.order,
             uuid: self.options.uuid,
             ctransid: self.options.ctransid,
         };
-        let context = Context {
+        let context = SendSettings {
             options: self.options,
             progress: self.progress,
             roots: &[root],
             path: &|file| self.order.first_path(file),
         };
-        let mut target = Target {
+        let mut target = SentFile {
             file,
             number: self.order.number(file),
             path,

@@ -1,17 +1,18 @@
-//! Names in an incremental stream: what is in the way of a name, which directories wait for others, and what is removed when.
+//! Names in an incremental stream: what is in the way of a name, which directories wait for others,
+//! and what is removed when.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write;
 
 use tree::{Error, Result};
 
-use super::incremental::Changes;
-use super::receiver::{Node, Place, ROOT_NODE};
+use super::incremental::ChangeSender;
+use super::receiver::{FileName, NodeId, ROOT_NODE};
 use crate::command::Command;
 
-impl<W: Write> Changes<'_, W> {
+impl<W: Write> ChangeSender<'_, W> {
     /// Creates a file under a temporary name.
-    pub(super) fn create_node(&mut self, node: Node) -> Result<()> {
+    pub(super) fn create_node(&mut self, node: NodeId) -> Result<()> {
         let place = self.receiver.temporary_place(node);
         self.create_at(node, &self.receiver.path(&place)?)?;
         self.moves.has_used_root = true;
@@ -20,17 +21,17 @@ impl<W: Write> Changes<'_, W> {
     }
 
     /// Whether a new file exists already, because another one got a name in it.
-    pub(super) fn is_created(&self, node: Node) -> bool {
+    pub(super) fn is_created(&self, node: NodeId) -> bool {
         self.receiver.name_count(node) > 0
     }
 
     /// Gives a file the names that it shall have.
-    pub(super) fn change_names(&mut self, node: Node) -> Result<()> {
+    pub(super) fn change_names(&mut self, node: NodeId) -> Result<()> {
         let (old, new) = (
             self.receiver.names_in_parent(node)?,
             self.receiver.names_in_child(node)?,
         );
-        let key = |place: &Place| (place.dir, place.name.clone());
+        let key = |place: &FileName| (place.dir, place.name.clone());
         let old_names: HashSet<_> = old.iter().map(key).collect();
         let new_names: HashSet<_> = new.iter().map(key).collect();
         let added = new.iter().filter(|place| !old_names.contains(&key(place)));
@@ -69,7 +70,7 @@ impl<W: Write> Changes<'_, W> {
     }
 
     /// Removes a file that must not exist, or makes it ready to be removed.
-    pub(super) fn delete(&mut self, node: Node) -> Result<()> {
+    pub(super) fn delete(&mut self, node: NodeId) -> Result<()> {
         let places = self.receiver.names_in_parent(node)?;
         if self.receiver.is_dir(node) {
             if self.receiver.count(node) == 0 {
@@ -90,13 +91,14 @@ impl<W: Write> Changes<'_, W> {
             }
             self.unlink_temporary(node)?;
         }
-        let changed: Vec<Node> = places.iter().map(|place| place.dir).collect();
+        let changed: Vec<NodeId> = places.iter().map(|place| place.dir).collect();
         self.after_changes(&changed)
     }
 
     /// Moves the directories that wait for this one, and then those that wait for these.
-    pub(super) fn move_waiters(&mut self, node: Node) -> Result<()> {
-        let mut next: VecDeque<Node> = self.moves.waiters.remove(&node).unwrap_or_default().into();
+    pub(super) fn move_waiters(&mut self, node: NodeId) -> Result<()> {
+        let mut next: VecDeque<NodeId> =
+            self.moves.waiters.remove(&node).unwrap_or_default().into();
         while let Some(dir) = next.pop_front() {
             self.moves.waiting.remove(&dir);
             let place = self.receiver.place_in_child(dir).ok_or(LOST)?;
@@ -135,7 +137,7 @@ impl<W: Write> Changes<'_, W> {
     }
 
     /// The directory that must get its place before this one can get its own.
-    fn obstacle(&self, dir: Node, place: &Place) -> Option<Node> {
+    fn obstacle(&self, dir: NodeId, place: &FileName) -> Option<NodeId> {
         let receiver = &self.receiver;
         let mut above = place.dir;
         while above != ROOT_NODE {
@@ -164,7 +166,7 @@ impl<W: Write> Changes<'_, W> {
     }
 
     /// Takes a name from the file that has it, which gets a temporary one if it needs one.
-    fn clear(&mut self, node: Node, place: &Place) -> Result<()> {
+    fn clear(&mut self, node: NodeId, place: &FileName) -> Result<()> {
         let Some(holder) = self.receiver.find(place.dir, &place.name) else {
             return Ok(());
         };
@@ -183,7 +185,7 @@ impl<W: Write> Changes<'_, W> {
     }
 
     /// What follows from changes in these directories.
-    fn after_changes(&mut self, dirs: &[Node]) -> Result<()> {
+    fn after_changes(&mut self, dirs: &[NodeId]) -> Result<()> {
         let mut seen = HashSet::new();
         for &dir in dirs {
             if !seen.insert(dir) {
@@ -196,7 +198,7 @@ impl<W: Write> Changes<'_, W> {
     }
 
     /// Sends the times of a directory later, if it is there at the end and its own turn is over.
-    fn note_change(&mut self, dir: Node) {
+    fn note_change(&mut self, dir: NodeId) {
         if dir <= self.node
             && let Some(file) = self.receiver.files(dir).child
         {
@@ -204,7 +206,7 @@ impl<W: Write> Changes<'_, W> {
         }
     }
 
-    fn remove_if_empty(&mut self, dir: Node) -> Result<()> {
+    fn remove_if_empty(&mut self, dir: NodeId) -> Result<()> {
         if self.moves.removed.contains(&dir) && self.receiver.count(dir) == 0 {
             self.moves.removed.remove(&dir);
             self.remove_dir(dir)?;
@@ -212,11 +214,11 @@ impl<W: Write> Changes<'_, W> {
         Ok(())
     }
 
-    fn has(&self, node: Node, place: &Place) -> bool {
+    fn has(&self, node: NodeId, place: &FileName) -> bool {
         self.receiver.find(place.dir, &place.name) == Some(node)
     }
 
-    fn rename_to_temporary(&mut self, node: Node, place: &Place) -> Result<()> {
+    fn rename_to_temporary(&mut self, node: NodeId, place: &FileName) -> Result<()> {
         let temporary = self.receiver.temporary_place(node);
         let (path, path_to) = (self.receiver.path(place)?, self.receiver.path(&temporary)?);
         self.writer.command(&Command::Rename {
@@ -230,7 +232,7 @@ impl<W: Write> Changes<'_, W> {
     }
 
     /// Renames a directory, or a file with a temporary name.
-    fn rename(&mut self, node: Node, to: Place) -> Result<()> {
+    fn rename(&mut self, node: NodeId, to: FileName) -> Result<()> {
         let from = match self.moves.temporary.remove(&node) {
             Some(place) => place,
             None => self.receiver.first_name(node)?.ok_or(LOST)?,
@@ -243,7 +245,7 @@ impl<W: Write> Changes<'_, W> {
         self.receiver.rename(node, &from, to)
     }
 
-    fn link(&mut self, node: Node, place: &Place) -> Result<()> {
+    fn link(&mut self, node: NodeId, place: &FileName) -> Result<()> {
         let existing = self.receiver.first_name(node)?.ok_or(LOST)?;
         let (path, path_link) = (self.receiver.path(place)?, self.receiver.path(&existing)?);
         self.writer.command(&Command::Link {
@@ -253,20 +255,20 @@ impl<W: Write> Changes<'_, W> {
         self.receiver.add(node, place.clone())
     }
 
-    fn unlink(&mut self, node: Node, place: &Place) -> Result<()> {
+    fn unlink(&mut self, node: NodeId, place: &FileName) -> Result<()> {
         let path = &self.receiver.path(place)?;
         self.writer.command(&Command::Unlink { path })?;
         self.receiver.remove(node, place)
     }
 
-    fn unlink_temporary(&mut self, node: Node) -> Result<()> {
+    fn unlink_temporary(&mut self, node: NodeId) -> Result<()> {
         match self.moves.temporary.remove(&node) {
             Some(place) => self.unlink(node, &place),
             None => Ok(()),
         }
     }
 
-    fn remove_dir(&mut self, dir: Node) -> Result<()> {
+    fn remove_dir(&mut self, dir: NodeId) -> Result<()> {
         let path = &self.receiver.dir_path(dir)?;
         self.writer.command(&Command::Rmdir { path })?;
         let place = self.receiver.first_name(dir)?.ok_or(LOST)?;

@@ -9,8 +9,8 @@ pub(super) const PATH_BYTES_MAX: usize = 4095;
 
 /// What a btrfs image stores of its files that [`FileSystem`] does not show.
 pub trait StoredFiles: Sync {
-    /// The names of a file, in the order in which they are stored: each a directory and a name in it. The root directory has
-    /// none.
+    /// The names of a file, in the order in which they are stored: each a directory and a name in
+    /// it. The root directory has none.
     ///
     /// # Errors
     /// They cannot be read.
@@ -22,8 +22,9 @@ pub trait StoredFiles: Sync {
     /// They cannot be read.
     fn flags(&self, ino: Ino) -> Result<u64>;
 
-    /// The preallocated extent that begins at an offset of a regular file, even beyond the end of the file: its identity, where
-    /// in it that part begins, and the part's length. `None` if none begins there.
+    /// The preallocated extent that begins at an offset of a regular file, even beyond the end of
+    /// the file: its identity, where in it that part begins, and the part's length. `None` if none
+    /// begins there.
     ///
     /// # Errors
     /// It cannot be read.
@@ -47,8 +48,8 @@ pub(super) struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// The order of the numbers that files have in their image if `stored` gives their names there; otherwise files get
-    /// numbers in the order of the inventory, and are all of this generation.
+    /// The order of the numbers that files have in their image if `stored` gives their names there;
+    /// otherwise files get numbers in the order of the inventory, and are all of this generation.
     pub(super) fn new(
         inventory: &'a Inventory<'a>,
         stored: Option<&'a dyn StoredFiles>,
@@ -133,7 +134,8 @@ impl<'a> Order<'a> {
         error.in_file("read", &path)
     }
 
-    /// All names of a file that is not the root, in the order in which they are sent: each a directory and a name in it.
+    /// All names of a file that is not the root, in the order in which they are sent: each a
+    /// directory and a name in it.
     pub(super) fn names(&self, file: FileId) -> Result<Vec<(FileId, Box<[u8]>)>> {
         let inventory = self.inventory;
         let of_entry = |entry: EntryId| {
@@ -168,7 +170,8 @@ impl<'a> Order<'a> {
         Ok(names)
     }
 
-    /// The file with this number in the file system, which is its number in the image if that gives names.
+    /// The file with this number in the file system, which is its number in the image if that gives
+    /// names.
     fn file_of(&self, ino: Ino) -> Option<FileId> {
         // Numbers in one subvolume differ from those of the file system by a constant.
         let number = ino.0.checked_sub(self.inventory.ino(FileId(0)).0)?;
@@ -197,7 +200,8 @@ impl<'a> Order<'a> {
         None
     }
 
-    /// The name in the root directory that a file has until it gets its own ones. Files that keep theirs never have it.
+    /// The name in the root directory that a file has until it gets its own ones. Files that keep
+    /// theirs never have it.
     pub(super) fn temporary_name(&self, file: FileId) -> Vec<u8> {
         let (number, generation) = (self.number(file), self.generation(file));
         let mut index = 0;
@@ -210,7 +214,8 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The path of a directory as it is now: below a temporary name if it, or a directory above it, has not got its own.
+    /// The path of a directory as it is now: below a temporary name if it, or a directory above it,
+    /// has not got its own.
     pub(super) fn dir_path(&self, dir: FileId) -> Vec<u8> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut dir = dir;

@@ -6,56 +6,60 @@ use tree::{Error, FileId, FileKind, Result};
 
 use super::order::{Order, PATH_BYTES_MAX};
 
-/// A file of the parent, of the subvolume that is sent, or of both: a number of [`Receiver::nodes`], in ascending order of
-/// inode numbers. Where both have different files with one number, that of the parent comes first.
+/// A file of the parent, of the subvolume that is sent, or of both: a number of
+/// [`ReceiverNames::nodes`], in ascending order of inode numbers. Where both have different files
+/// with one number, that of the parent comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Node(pub(super) u32);
+pub(super) struct NodeId(pub(super) u32);
 
 /// The root directory, which both have.
-pub(super) const ROOT_NODE: Node = Node(0);
+pub(super) const ROOT_NODE: NodeId = NodeId(0);
 
 /// A name of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) dir: Node,
+pub(super) struct FileName {
+    pub(super) dir: NodeId,
     pub(super) name: Box<[u8]>,
 }
 
-/// Where a [`Node`] is found in the two trees.
+/// Where a [`NodeId`] is found in the two trees.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Files {
+pub(super) struct FilePair {
     pub(super) number: u64,
     pub(super) parent: Option<FileId>,
     pub(super) child: Option<FileId>,
 }
 
 /// Names in a directory, each with what it names; `None` if it no longer names anything.
-type Entries = HashMap<Box<[u8]>, Option<(Node, u64)>>;
+type Entries = HashMap<Box<[u8]>, Option<(NodeId, u64)>>;
 
 /// The names at the receiver: those of the parent, changed by what was sent.
-pub(super) struct Receiver<'a> {
+pub(super) struct ReceiverNames<'a> {
     pub(super) parent: &'a Order<'a>,
     pub(super) child: &'a Order<'a>,
-    pub(super) nodes: Vec<Files>,
+    pub(super) nodes: Vec<FilePair>,
     /// By file; `None` for the directories where nested subvolumes were, which are not sent.
-    of_parent: Vec<Option<Node>>,
-    of_child: Vec<Option<Node>>,
-    /// The names of files that changed, in order: a new name comes last, a renamed one stays where it is.
-    names: HashMap<Node, BTreeMap<u64, Place>>,
-    /// The entries of directories that changed, or belong to a file that did: the file, and the number of its name.
-    entries: HashMap<Node, Entries>,
+    of_parent: Vec<Option<NodeId>>,
+    of_child: Vec<Option<NodeId>>,
+    /// The names of files that changed, in order: a new name comes last, a renamed one stays where
+    /// it is.
+    names: HashMap<NodeId, BTreeMap<u64, FileName>>,
+    /// The entries of directories that changed, or belong to a file that did: the file, and the
+    /// number of its name.
+    entries: HashMap<NodeId, Entries>,
     /// How many entries directories have, where that is no longer as in the parent.
-    counts: HashMap<Node, u64>,
+    counts: HashMap<NodeId, u64>,
     /// How many names there are.
     total: u64,
 }
 
 const LOST: Error = Error::Inconsistent("a file that a stream changes has no name there");
 
-impl<'a> Receiver<'a> {
-    /// Pairs the files of both trees. The same number, transaction of creation and kind is the same file.
-    pub(super) fn new(parent: &'a Order<'a>, child: &'a Order<'a>) -> Receiver<'a> {
-        let mut receiver = Receiver {
+impl<'a> ReceiverNames<'a> {
+    /// Pairs the files of both trees. The same number, transaction of creation and kind is the same
+    /// file.
+    pub(super) fn new(parent: &'a Order<'a>, child: &'a Order<'a>) -> ReceiverNames<'a> {
+        let mut receiver = ReceiverNames {
             parent,
             child,
             nodes: Vec::with_capacity(parent.len().max(child.len())),
@@ -105,35 +109,35 @@ impl<'a> Receiver<'a> {
     }
 
     fn add_node(&mut self, number: u64, parent: Option<FileId>, child: Option<FileId>) {
-        let node = Some(Node(self.nodes.len() as u32));
+        let node = Some(NodeId(self.nodes.len() as u32));
         if let Some(file) = parent {
             self.of_parent[file.0 as usize] = node;
         }
         if let Some(file) = child {
             self.of_child[file.0 as usize] = node;
         }
-        self.nodes.push(Files {
+        self.nodes.push(FilePair {
             number,
             parent,
             child,
         });
     }
 
-    pub(super) fn files(&self, node: Node) -> Files {
+    pub(super) fn files(&self, node: NodeId) -> FilePair {
         self.nodes[node.0 as usize]
     }
 
-    pub(super) fn number(&self, node: Node) -> u64 {
+    pub(super) fn number(&self, node: NodeId) -> u64 {
         self.files(node).number
     }
 
     /// The node of a file that is sent.
-    pub(super) fn of_child(&self, file: FileId) -> Option<Node> {
+    pub(super) fn of_child(&self, file: FileId) -> Option<NodeId> {
         self.of_child[file.0 as usize]
     }
 
-    pub(super) fn is_dir(&self, node: Node) -> bool {
-        let Files { parent, child, .. } = self.files(node);
+    pub(super) fn is_dir(&self, node: NodeId) -> bool {
+        let FilePair { parent, child, .. } = self.files(node);
         let kind = match (child, parent) {
             (Some(file), _) => Some(self.child.inventory.kind(file)),
             (None, Some(file)) => Some(self.parent.inventory.kind(file)),
@@ -143,7 +147,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// The names that a file had in the parent, as its image stores them.
-    pub(super) fn names_in_parent(&self, node: Node) -> Result<Vec<Place>> {
+    pub(super) fn names_in_parent(&self, node: NodeId) -> Result<Vec<FileName>> {
         match self.files(node).parent {
             Some(file) if node != ROOT_NODE => places(self.parent, &self.of_parent, file),
             _ => Ok(Vec::new()),
@@ -151,7 +155,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// The names that a file shall have, as its image stores them.
-    pub(super) fn names_in_child(&self, node: Node) -> Result<Vec<Place>> {
+    pub(super) fn names_in_child(&self, node: NodeId) -> Result<Vec<FileName>> {
         match self.files(node).child {
             Some(file) if node != ROOT_NODE => places(self.child, &self.of_child, file),
             _ => Ok(Vec::new()),
@@ -159,19 +163,19 @@ impl<'a> Receiver<'a> {
     }
 
     /// The place of a directory in the parent.
-    pub(super) fn place_in_parent(&self, dir: Node) -> Option<Place> {
+    pub(super) fn place_in_parent(&self, dir: NodeId) -> Option<FileName> {
         let file = self.files(dir).parent.filter(|_| dir != ROOT_NODE)?;
         place(self.parent, &self.of_parent, file)
     }
 
     /// The place that a directory shall have.
-    pub(super) fn place_in_child(&self, dir: Node) -> Option<Place> {
+    pub(super) fn place_in_child(&self, dir: NodeId) -> Option<FileName> {
         let file = self.files(dir).child.filter(|_| dir != ROOT_NODE)?;
         place(self.child, &self.of_child, file)
     }
 
     /// The first name of a file now; `None` if it is not there.
-    pub(super) fn first_name(&self, node: Node) -> Result<Option<Place>> {
+    pub(super) fn first_name(&self, node: NodeId) -> Result<Option<FileName>> {
         match self.names.get(&node) {
             Some(names) => Ok(names.values().next().cloned()),
             None => Ok(self.names_in_parent(node)?.into_iter().next()),
@@ -179,7 +183,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// How many names a file has now.
-    pub(super) fn name_count(&self, node: Node) -> u64 {
+    pub(super) fn name_count(&self, node: NodeId) -> u64 {
         match (self.names.get(&node), self.files(node).parent) {
             (Some(names), _) => names.len() as u64,
             (None, Some(file)) => self.parent.inventory.name_count(file).into(),
@@ -188,7 +192,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// The place of a directory now.
-    fn place(&self, dir: Node) -> Option<Place> {
+    fn place(&self, dir: NodeId) -> Option<FileName> {
         match self.names.get(&dir) {
             Some(names) => names.values().next().cloned(),
             None => self.place_in_parent(dir),
@@ -196,7 +200,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// The names of a file, to change them.
-    fn names_mut(&mut self, node: Node) -> Result<&mut BTreeMap<u64, Place>> {
+    fn names_mut(&mut self, node: NodeId) -> Result<&mut BTreeMap<u64, FileName>> {
         if !self.names.contains_key(&node) {
             let mut names = BTreeMap::new();
             for (turn, place) in (0..).zip(self.names_in_parent(node)?) {
@@ -210,12 +214,12 @@ impl<'a> Receiver<'a> {
     }
 
     /// Whether a directory is there.
-    pub(super) fn has_dir(&self, dir: Node) -> bool {
+    pub(super) fn has_dir(&self, dir: NodeId) -> bool {
         dir == ROOT_NODE || self.place(dir).is_some()
     }
 
     /// The file that has a name now.
-    pub(super) fn find(&self, dir: Node, name: &[u8]) -> Option<Node> {
+    pub(super) fn find(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         if let Some(changed) = self.entries.get(&dir)
             && let Some(found) = changed.get(name)
         {
@@ -227,7 +231,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// How many entries a directory has now.
-    pub(super) fn count(&self, dir: Node) -> u64 {
+    pub(super) fn count(&self, dir: NodeId) -> u64 {
         if let Some(&count) = self.counts.get(&dir) {
             return count;
         }
@@ -243,24 +247,24 @@ impl<'a> Receiver<'a> {
     }
 
     /// Gives a file another name.
-    pub(super) fn add(&mut self, node: Node, place: Place) -> Result<()> {
+    pub(super) fn add(&mut self, node: NodeId, place: FileName) -> Result<()> {
         let names = self.names_mut(node)?;
         let turn = names.last_key_value().map_or(0, |(turn, _)| turn + 1);
         self.enter(node, turn, place)
     }
 
     /// Renames a file.
-    pub(super) fn rename(&mut self, node: Node, from: &Place, to: Place) -> Result<()> {
+    pub(super) fn rename(&mut self, node: NodeId, from: &FileName, to: FileName) -> Result<()> {
         let turn = self.leave(node, from)?;
         self.enter(node, turn, to)
     }
 
     /// Takes a name from a file.
-    pub(super) fn remove(&mut self, node: Node, place: &Place) -> Result<()> {
+    pub(super) fn remove(&mut self, node: NodeId, place: &FileName) -> Result<()> {
         self.leave(node, place).map(drop)
     }
 
-    fn enter(&mut self, node: Node, turn: u64, place: Place) -> Result<()> {
+    fn enter(&mut self, node: NodeId, turn: u64, place: FileName) -> Result<()> {
         let dir = place.dir;
         if self.find(dir, &place.name).is_some() || !self.has_dir(dir) {
             return Err(Error::Inconsistent("a name that a stream gives is taken"));
@@ -275,7 +279,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Returns the number of the name.
-    fn leave(&mut self, node: Node, place: &Place) -> Result<u64> {
+    fn leave(&mut self, node: NodeId, place: &FileName) -> Result<u64> {
         self.names_mut(node)?;
         let count = self.count(place.dir);
         let entries = self.entries.get_mut(&place.dir).ok_or(LOST)?;
@@ -288,7 +292,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Whether a directory is `dir` now, or below it.
-    pub(super) fn is_within(&self, mut inner: Node, dir: Node) -> bool {
+    pub(super) fn is_within(&self, mut inner: NodeId, dir: NodeId) -> bool {
         while inner != dir {
             match self.place(inner) {
                 Some(place) => inner = place.dir,
@@ -299,7 +303,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// The directory that contains a directory now.
-    pub(super) fn above(&self, dir: Node) -> Option<Node> {
+    pub(super) fn above(&self, dir: NodeId) -> Option<NodeId> {
         self.place(dir).map(|place| place.dir)
     }
 
@@ -307,7 +311,7 @@ impl<'a> Receiver<'a> {
     ///
     /// # Errors
     /// Linux knows no path that is so long.
-    pub(super) fn dir_path(&self, dir: Node) -> Result<Vec<u8>> {
+    pub(super) fn dir_path(&self, dir: NodeId) -> Result<Vec<u8>> {
         match self.place(dir) {
             Some(place) => self.path(&place),
             None if dir == ROOT_NODE => Ok(Vec::new()),
@@ -319,7 +323,7 @@ impl<'a> Receiver<'a> {
     ///
     /// # Errors
     /// Linux knows no path that is so long.
-    pub(super) fn path(&self, place: &Place) -> Result<Vec<u8>> {
+    pub(super) fn path(&self, place: &FileName) -> Result<Vec<u8>> {
         let mut names = vec![place.name.clone()];
         let mut len = place.name.len();
         let mut dir = place.dir;
@@ -336,9 +340,9 @@ impl<'a> Receiver<'a> {
         Ok(names.join(&b'/'))
     }
 
-    /// The path of the file whose turn it is: by the first name that it had in the parent, or what that was renamed to; if that
-    /// is gone, as [`Receiver::file_path`].
-    pub(super) fn current_path(&self, node: Node) -> Result<Vec<u8>> {
+    /// The path of the file whose turn it is: by the first name that it had in the parent, or what
+    /// that was renamed to; if that is gone, as [`ReceiverNames::file_path`].
+    pub(super) fn current_path(&self, node: NodeId) -> Result<Vec<u8>> {
         let first = match self.names.get(&node) {
             Some(names) => names.get(&0).cloned(),
             None => self.first_name(node)?,
@@ -350,12 +354,12 @@ impl<'a> Receiver<'a> {
     }
 
     /// The path of a file now: by the first name that it shall have, if it has that one.
-    pub(super) fn file_path(&self, node: Node) -> Result<Vec<u8>> {
+    pub(super) fn file_path(&self, node: NodeId) -> Result<Vec<u8>> {
         if node == ROOT_NODE {
             return Ok(Vec::new());
         }
         let wanted = self.names_in_child(node)?;
-        let is_there = |place: &&Place| self.find(place.dir, &place.name) == Some(node);
+        let is_there = |place: &&FileName| self.find(place.dir, &place.name) == Some(node);
         match wanted.iter().find(is_there) {
             Some(place) => self.path(place),
             None => self.path(&self.first_name(node)?.ok_or(LOST)?),
@@ -363,8 +367,8 @@ impl<'a> Receiver<'a> {
     }
 
     /// The name in the root directory that a file has until it gets its own ones.
-    pub(super) fn temporary_place(&self, node: Node) -> Place {
-        let Files {
+    pub(super) fn temporary_place(&self, node: NodeId) -> FileName {
+        let FilePair {
             number,
             parent,
             child,
@@ -382,7 +386,7 @@ impl<'a> Receiver<'a> {
                 .all(|order| order.entry(FileId(0), &name).is_none());
             if is_free && self.find(ROOT_NODE, &name).is_none() {
                 let (dir, name) = (ROOT_NODE, name.into());
-                return Place { dir, name };
+                return FileName { dir, name };
             }
             index += 1;
         }
@@ -418,18 +422,18 @@ impl<'a> Receiver<'a> {
     }
 }
 
-fn places(order: &Order<'_>, nodes: &[Option<Node>], file: FileId) -> Result<Vec<Place>> {
+fn places(order: &Order<'_>, nodes: &[Option<NodeId>], file: FileId) -> Result<Vec<FileName>> {
     let names = order.names(file)?.into_iter();
     let place = |(dir, name): (FileId, Box<[u8]>)| {
         let dir = nodes[dir.0 as usize].ok_or(LOST)?;
-        Ok(Place { dir, name })
+        Ok(FileName { dir, name })
     };
     names.map(place).collect()
 }
 
-fn place(order: &Order<'_>, nodes: &[Option<Node>], file: FileId) -> Option<Place> {
+fn place(order: &Order<'_>, nodes: &[Option<NodeId>], file: FileId) -> Option<FileName> {
     let entry = order.inventory.first_name(file);
     let dir = nodes[order.inventory.parent(entry).0 as usize]?;
     let name = order.inventory.name(entry).into_owned().into();
-    Some(Place { dir, name })
+    Some(FileName { dir, name })
 }

@@ -9,11 +9,11 @@ use std::io::Read;
 use codec::Decoder;
 use tree::{Corrupt, Error, Parallel, Progress, Result, ordered};
 
-use self::names::Names;
+use self::names::KnownNames;
 use crate::apply::apply;
 use crate::command::Command;
 use crate::encoded::EncodedWrite;
-use crate::reader::{Record, StreamReader};
+use crate::reader::{CommandRecord, StreamReader};
 use crate::subvolume::SentSubvolume;
 
 /// The most jobs in flight, each with an encoded extent.
@@ -43,20 +43,24 @@ pub struct Verified {
     pub subvolume_count: u64,
     /// Encoded extents that were decoded.
     pub extents_decoded: u64,
-    /// Whether there were too many names to know all of them. Paths to others were only checked in themselves.
+    /// Whether there were too many names to know all of them. Paths to others were only checked in
+    /// themselves.
     pub has_untracked_names: bool,
 }
 
 /// Verifies all streams of `input`, up to the first error.
 ///
-/// Beyond what [`StreamReader`] checks: each path leads to an existing file, through directories and no symlink; new names
-/// are free, and removed directories empty; encoded data is one frame of the stated length, which Linux can read; names of
-/// subvolumes differ. Of an incremental stream's files, only those that it mentions are known; a path that it did not
-/// change is assumed to exist. Sizes of files, and ranges of other subvolumes, are not known.
+/// Beyond what [`StreamReader`] checks: each path leads to an existing file, through directories
+/// and no symlink; new names are free, and removed directories empty; encoded data is one frame of
+/// the stated length, which Linux can read; names of subvolumes differ. Of an incremental stream's
+/// files, only those that it mentions are known; a path that it did not change is assumed to exist.
+/// Sizes of files, and ranges of other subvolumes, are not known.
 ///
-/// A stream that was changed by somebody who computed its checksums again can pass: compare its SHA-256 for that.
+/// A stream that was changed by somebody who computed its checksums again can pass: compare its
+/// SHA-256 for that.
 ///
-/// Memory is at most 64 MiB: 13 bytes for each of at most 1.8 million names, the longest command, and the jobs.
+/// Memory is at most 64 MiB: 13 bytes for each of at most 1.8 million names, the longest command,
+/// and the jobs.
 ///
 /// # Errors
 /// The first thing that is wrong, with the number of the command.
@@ -67,11 +71,11 @@ pub fn verify<R: Read>(
     progress: &dyn Progress,
 ) -> Result<Verified> {
     let parallel = parallel.in_flight(parallel.jobs_max().min(JOBS_MAX));
-    let mut jobs = Jobs {
+    let mut jobs = DecodeJobs {
         reader: StreamReader::new(input),
         options,
         progress,
-        names: Names::default(),
+        names: KnownNames::default(),
         verified: Verified::default(),
         hasher: RandomState::new(),
         subvolumes: HashSet::new(),
@@ -106,14 +110,14 @@ pub fn verify<R: Read>(
 }
 
 /// An encoded write to decode.
-struct Job {
+struct DecodeJob {
     number: u64,
     /// All but the data and the path.
     numbers: EncodedWrite<'static>,
     data: Vec<u8>,
 }
 
-impl Job {
+impl DecodeJob {
     fn write(&self) -> EncodedWrite<'_> {
         EncodedWrite {
             data: &self.data,
@@ -123,11 +127,11 @@ impl Job {
 }
 
 /// Reads the stream and gives what is to be decoded.
-struct Jobs<'a, R> {
+struct DecodeJobs<'a, R> {
     reader: StreamReader<R>,
     options: VerifyOptions,
     progress: &'a dyn Progress,
-    names: Names,
+    names: KnownNames,
     verified: Verified,
     hasher: RandomState,
     subvolumes: HashSet<u64>,
@@ -137,9 +141,9 @@ struct Jobs<'a, R> {
     reported: u64,
 }
 
-impl<R: Read> Jobs<'_, R> {
+impl<R: Read> DecodeJobs<'_, R> {
     /// Takes the next header or command. Returns whether there was one, and what is to be decoded.
-    fn step(&mut self) -> Result<(bool, Option<Job>)> {
+    fn step(&mut self) -> Result<(bool, Option<DecodeJob>)> {
         if !self.is_inside {
             self.is_inside = self.reader.next_stream()?.is_some();
             self.verified.streams += u64::from(self.is_inside);
@@ -170,7 +174,7 @@ impl<R: Read> Jobs<'_, R> {
         let Command::EncodedWrite(write) = record.command else {
             return Ok((true, None));
         };
-        let job = self.options.data.then(|| Job {
+        let job = self.options.data.then(|| DecodeJob {
             number: record.number,
             data: write.data.to_vec(),
             numbers: write.numbers(),
@@ -179,10 +183,10 @@ impl<R: Read> Jobs<'_, R> {
     }
 }
 
-impl<R: Read> Iterator for Jobs<'_, R> {
-    type Item = Result<Job>;
+impl<R: Read> Iterator for DecodeJobs<'_, R> {
+    type Item = Result<DecodeJob>;
 
-    fn next(&mut self) -> Option<Result<Job>> {
+    fn next(&mut self) -> Option<Result<DecodeJob>> {
         while !self.is_done {
             match self.step() {
                 Ok((_, Some(job))) => return Some(Ok(job)),
@@ -204,7 +208,7 @@ impl<R: Read> Iterator for Jobs<'_, R> {
     }
 }
 
-fn wrong(record: &Record<'_>, what: &'static str) -> Error {
+fn wrong(record: &CommandRecord<'_>, what: &'static str) -> Error {
     Error::from(Corrupt {
         what,
         at: record.at,

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use crate::apply::{CommandSink, DataChange, NewAttribute, NewFile};
 
-/// The most names that are remembered: what a table of 2^21 slots, of 13 bytes each, holds without growing.
+/// The most names that are remembered: what a table of 2^21 slots, of 13 bytes each, holds without
+/// growing.
 const NAMES_MAX: usize = (1 << 21) / 8 * 7;
 /// The root directory of the subvolume.
 const ROOT: u32 = 0;
@@ -20,34 +21,36 @@ const REMOVED: u32 = u32::MAX - 4;
 
 /// What is known about the names of a subvolume.
 ///
-/// A name is remembered as a hash of its directory's number and itself, under a key that the stream's author does not know. If
-/// the root is complete, so are all directories, and a name that is not remembered does not exist. A snapshot begins with an
-/// unknown root: then a name is assumed to exist when it first occurs, as it is when there are too many names.
+/// A name is remembered as a hash of its directory's number and itself, under a key that the
+/// stream's author does not know. If the root is complete, so are all directories, and a name that
+/// is not remembered does not exist. A snapshot begins with an unknown root: then a name is assumed
+/// to exist when it first occurs, as it is when there are too many names.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct KnownNames {
     hasher: RandomState,
     names: HashMap<[u8; 8], [u8; 4]>,
-    directories: Vec<Directory>,
+    directories: Vec<DirectoryNames>,
     is_full: bool,
     /// The UUID of the subvolume, by which it clones from itself.
     uuid: [u8; 16],
-    /// The path that was last found, and what it is: most commands are about the file of the one before.
+    /// The path that was last found, and what it is: most commands are about the file of the one
+    /// before.
     last: Vec<u8>,
     last_is: Option<u32>,
-    /// The path of the directory, with a slash behind it, that a path led through last, and its number: most files lie beside the
-    /// one before. Empty if it may have another name by now.
+    /// The path of the directory, with a slash behind it, that a path led through last, and its
+    /// number: most files lie beside the one before. Empty if it may have another name by now.
     through: Vec<u8>,
     through_is: u32,
 }
 
 #[derive(Clone, Copy)]
-struct Directory {
+struct DirectoryNames {
     /// How many names it has, if it is complete.
     names: Option<u32>,
 }
 
 /// Where a path ends.
-struct Place {
+struct PathEnd {
     directory: u32,
     key: [u8; 8],
     /// What it is; `None` if nothing is known about it.
@@ -56,13 +59,13 @@ struct Place {
 
 type Checked<T = ()> = Result<T, &'static str>;
 
-impl Names {
+impl KnownNames {
     /// Starts a subvolume: a new one, or a snapshot.
     pub(super) fn start(&mut self, uuid: [u8; 16], is_new: bool) {
         self.uuid = uuid;
         self.names.clear();
         self.directories.clear();
-        self.directories.push(Directory {
+        self.directories.push(DirectoryNames {
             names: is_new.then_some(0),
         });
         self.is_full = false;
@@ -110,7 +113,7 @@ impl Names {
     }
 
     /// A place for a new name.
-    fn free_place(&mut self, path: &[u8]) -> Checked<Place> {
+    fn free_place(&mut self, path: &[u8]) -> Checked<PathEnd> {
         let place = self.place(path)?;
         match place.is {
             None | Some(REMOVED) => Ok(place),
@@ -119,7 +122,7 @@ impl Names {
     }
 
     /// Where a path ends, whether it exists or not.
-    fn place(&mut self, path: &[u8]) -> Checked<Place> {
+    fn place(&mut self, path: &[u8]) -> Checked<PathEnd> {
         let known = (path.strip_prefix(&self.through[..])).filter(|_| !self.through.is_empty());
         let (mut directory, rest) = match known {
             Some(rest) => (self.through_is, rest),
@@ -129,7 +132,7 @@ impl Names {
         loop {
             let name = names.next().unwrap_or_default();
             let key = self.hasher.hash_one((directory, name)).to_le_bytes();
-            let place = Place {
+            let place = PathEnd {
                 directory,
                 key,
                 is: self.names.get(&key).map(|is| u32::from_le_bytes(*is)),
@@ -163,14 +166,15 @@ impl Names {
         }
     }
 
-    /// A number for a directory. When there are too many, it is one more unknown directory, which all of them share.
+    /// A number for a directory. When there are too many, it is one more unknown directory, which
+    /// all of them share.
     fn directory(&mut self, is_complete: bool) -> u32 {
         if self.directories.len() >= NAMES_MAX {
             self.is_full = true;
         }
         if !self.is_full || self.directories.len() <= NAMES_MAX {
             let names = (is_complete && !self.is_full).then_some(0);
-            self.directories.push(Directory { names });
+            self.directories.push(DirectoryNames { names });
         }
         self.directories.len() as u32 - 1
     }
@@ -190,14 +194,14 @@ impl Names {
     }
 
     /// Forgets what paths led through if this name may be on the way.
-    fn forget(&mut self, place: &Place) {
+    fn forget(&mut self, place: &PathEnd) {
         self.last_is = None;
         if !matches!(place.is, Some(FILE | SYMLINK | OTHER | REMOVED)) {
             self.through.clear();
         }
     }
 
-    fn insert(&mut self, place: &Place, is: u32) {
+    fn insert(&mut self, place: &PathEnd, is: u32) {
         if place.is.is_some() {
             self.forget(place);
         }
@@ -213,7 +217,7 @@ impl Names {
         }
     }
 
-    fn remove(&mut self, place: &Place) {
+    fn remove(&mut self, place: &PathEnd) {
         self.forget(place);
         if self.is_complete(place.directory) || self.is_full {
             self.names.remove(&place.key);
@@ -224,14 +228,15 @@ impl Names {
     }
 
     fn count(&mut self, directory: u32, change: i32) {
-        if let Some(Directory { names: Some(names) }) = self.directories.get_mut(directory as usize)
+        if let Some(DirectoryNames { names: Some(names) }) =
+            self.directories.get_mut(directory as usize)
         {
             *names = names.saturating_add_signed(change);
         }
     }
 }
 
-impl CommandSink for Names {
+impl CommandSink for KnownNames {
     type Error = &'static str;
 
     fn create(&mut self, path: &[u8], file: NewFile<'_>) -> Checked {
@@ -318,13 +323,13 @@ impl CommandSink for Names {
 mod tests {
     use super::*;
 
-    fn names(is_new: bool) -> Names {
-        let mut names = Names::default();
+    fn names(is_new: bool) -> KnownNames {
+        let mut names = KnownNames::default();
         names.start([0; 16], is_new);
         names
     }
 
-    fn exists(names: &mut Names, path: &[u8]) -> Checked {
+    fn exists(names: &mut KnownNames, path: &[u8]) -> Checked {
         names.set_attribute(path, NewAttribute::Owner { uid: 0, gid: 0 })
     }
 

@@ -1,4 +1,5 @@
-//! Incremental streams of trees in memory: replayed over the parent, they make what a full stream makes.
+//! Incremental streams of trees in memory: replayed over the parent, they make what a full stream
+//! makes.
 
 use std::collections::BTreeMap;
 

@@ -63,8 +63,8 @@ fn every_cut_is_refused() {
     }
 }
 
-/// The header has no checksum: a flip in its version can make a stream of another version. It is right in itself if no command is
-/// of a later version, and if the data does not tell.
+/// The header has no checksum: a flip in its version can make a stream of another version. It is
+/// right in itself if no command is of a later version, and if the data does not tell.
 #[test]
 fn every_flipped_bit_is_refused_but_in_the_version() {
     let mut passed = Vec::new();
@@ -116,7 +116,8 @@ fn data_that_begins_with_its_own_length_is_of_version_1() {
     assert!(verify(&full(Version::V2, &[mkfile, write])).is_err());
 }
 
-/// The first part of a stream, cut anywhere, and the whole stream behind it: what an interrupted `btrfs send` leaves.
+/// The first part of a stream, cut anywhere, and the whole stream behind it: what an interrupted
+/// `btrfs send` leaves.
 #[test]
 fn a_stream_that_starts_again_is_recognized_and_can_be_continued() {
     let stream = kernel_made("zstd.inc.v2c");

@@ -7,7 +7,8 @@ use crate::sample::{full, incremental, kernel_made, stream, verify, words};
 
 const MKFILE: Command<'_> = Command::Mkfile { path: b"f", ino: 1 };
 
-/// A command with any number and payload, under a right checksum: its length is computed, and so is the sum, bit by bit.
+/// A command with any number and payload, under a right checksum: its length is computed, and so is
+/// the sum, bit by bit.
 fn raw(number: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u32).to_le_bytes().to_vec();
     bytes.extend(number.to_le_bytes());
@@ -411,7 +412,8 @@ fn encoded_data_that_linux_would_take_unseen() {
     let long = vec![0; (128 << 10) + 1];
     refused(&of(Algorithm::Zstd, &long, &same), "longer than 128 KiB");
 
-    // A frame of 8 bytes with a window of 2^18 bytes: magic, header, window, a raw block that is the last.
+    // A frame of 8 bytes with a window of 2^18 bytes: magic, header, window, a raw block that is
+    // the last.
     let wide = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 8 << 3, 0x09, 0, 0, b'x'];
     refused(&of(Algorithm::Zstd, &wide, &same), "window");
     let narrow = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 7 << 3, 0x09, 0, 0, b'x'];

@@ -21,8 +21,8 @@ struct File {
     attributes: BTreeMap<String, String>,
 }
 
-/// What all subvolumes of a stream hold, by name: lines that are equal for equal content. `parent` is what an incremental
-/// stream begins with.
+/// What all subvolumes of a stream hold, by name: lines that are equal for equal content. `parent`
+/// is what an incremental stream begins with.
 pub(crate) fn replay(stream: &[u8], parent: Option<&Model>) -> Vec<(Vec<u8>, Model)> {
     let mut all: Vec<(Vec<u8>, Model)> = Vec::new();
     let mut uuid = [0; 16];

@@ -1,4 +1,5 @@
-//! Streams as trees: the same as the slow model makes of them, whatever the version and the encoding.
+//! Streams as trees: the same as the slow model makes of them, whatever the version and the
+//! encoding.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use codec::Algorithm;
 use sendstream::{
-    Command, EncodedWrite, Record, StreamReader, StreamWriter, Verified, VerifyOptions, Version,
+    Command, CommandRecord, EncodedWrite, StreamReader, StreamWriter, Verified, VerifyOptions,
+    Version,
 };
 use tree::{NoProgress, Parallel, Result, Time};
 
@@ -39,7 +40,7 @@ pub(crate) const KERNEL_MADE: [&str; 12] = [
 /// Calls `each` with every command of all streams of `input`, and returns their versions.
 pub(crate) fn read(
     input: &[u8],
-    mut each: impl FnMut(Version, &Record<'_>),
+    mut each: impl FnMut(Version, &CommandRecord<'_>),
 ) -> Result<Vec<Version>> {
     let mut reader = StreamReader::new(input);
     let mut versions = Vec::new();

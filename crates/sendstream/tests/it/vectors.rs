@@ -4,7 +4,8 @@ use sendstream::{Command, StreamReader, StreamWriter, Version};
 
 use crate::sample::{KERNEL_MADE, every_command, kernel_made, read};
 
-/// What we write for each command that we read is what the kernel wrote: the order of the attributes too.
+/// What we write for each command that we read is what the kernel wrote: the order of the
+/// attributes too.
 #[test]
 fn the_kernels_streams_are_written_as_they_were_read() {
     for name in KERNEL_MADE {

@@ -147,7 +147,8 @@ impl ReceivedDirectory {
         let (dir, name) = self.files.at(path)?;
         let (atime, mtime) = times;
         linux::set_times_at(&*dir, name, Some(atime), mtime)?;
-        // File systems silently truncate times that they cannot hold; no common one truncates those of 1970 to 2038.
+        // File systems silently truncate times that they cannot hold; no common one truncates those
+        // of 1970 to 2038.
         let is_common = (0..1 << 31).contains(&mtime.seconds);
         if let Some(open) = self.file.as_mut().filter(|open| open.path == path)
             && is_common

@@ -9,7 +9,7 @@ use linux::OpenFlags;
 use tree::{Error, Result, WrittenExtent};
 
 use super::super::apply::can_fall_back;
-use super::super::files::{Files, open_regular, open_regular_with_stat};
+use super::super::files::{OpenFiles, open_regular, open_regular_with_stat};
 use super::super::ranges::{
     FILE_BYTES_MAX, KEEP_SIZE, PUNCH_HOLE, copy_range, is_not_shareable, punch,
 };
@@ -81,7 +81,8 @@ impl ReceivedDirectory {
         Ok(open)
     }
 
-    /// Closes the file that was written last if it is this one or below this directory, and gives it back what writing has changed.
+    /// Closes the file that was written last if it is this one or below this directory, and gives
+    /// it back what writing has changed.
     pub(super) fn close(&mut self, path: &[u8]) -> Result<()> {
         let is_in = |open: &mut OpenFile| {
             let rest = open.path.strip_prefix(path);
@@ -156,7 +157,7 @@ impl ReceivedDirectory {
             open_regular(&dir, name, OpenFlags::RDONLY)?
         } else {
             let root = self.sources.get(&range.uuid).ok_or(Error::NotFound)?;
-            Files::beneath(root, range.source)?
+            OpenFiles::beneath(root, range.source)?
         };
         let end = source_offset.checked_add(len);
         if end.is_none_or(|end| source.metadata().is_ok_and(|it| end > it.len())) {

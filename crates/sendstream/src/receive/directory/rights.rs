@@ -13,7 +13,8 @@ use super::{PENDING_MAX, ReceivedDirectory};
 use crate::command::Command;
 
 impl ReceivedDirectory {
-    /// Gives the owner all rights to the files of a command and to the directories that they are in, until the end.
+    /// Gives the owner all rights to the files of a command and to the directories that they are
+    /// in, until the end.
     pub(super) fn unlock(&mut self, command: &Command<'_>) -> Result<()> {
         let root = Rc::clone(&self.files.root);
         for path in command.paths() {
@@ -48,7 +49,8 @@ impl ReceivedDirectory {
         Ok(stat.is_dir())
     }
 
-    /// Removes the files that stand for devices, and gives files the modes that they could not have before.
+    /// Removes the files that stand for devices, and gives files the modes that they could not have
+    /// before.
     pub(super) fn tidy_up(&mut self) -> Result<()> {
         let (modes, no_devices) = (&mut self.modes, &self.no_devices);
         let (done, process_owner) = (&mut self.done, self.process_owner.0);

@@ -1,8 +1,8 @@
 //! Building a directory of any file system: each command is applied as it comes.
 //!
-//! The result is what [`Replay`](crate::Replay) shows: what the system does on its own, such as giving a directory a new time when a
-//! name in it changes, is undone. New files are made in a directory of their own, where they inherit nothing, and then move to their
-//! places.
+//! The result is what [`Replay`](crate::Replay) shows: what the system does on its own, such as
+//! giving a directory a new time when a name in it changes, is undone. New files are made in a
+//! directory of their own, where they inherit nothing, and then move to their places.
 
 mod attributes;
 mod data;
@@ -26,7 +26,7 @@ use self::data::OpenFile;
 use self::names::rename_new;
 use super::apply::timestamp;
 use super::copied::copy_directory;
-use super::files::{Files, owner};
+use super::files::{OpenFiles, owner};
 use super::times::Touched;
 use crate::apply::{CommandSink, DataChange, NO_DATA, NewAttribute, NewFile, apply};
 use crate::command::{Command, file_attributes};
@@ -61,7 +61,7 @@ pub struct ReceivedDirectory {
     /// Where new files are made.
     nursery: Arc<OwnedFd>,
     _nursery: Temporary,
-    files: Files,
+    files: OpenFiles,
     file: Option<OpenFile>,
     sent: SentSubvolume,
     owners: bool,
@@ -86,10 +86,11 @@ pub struct ReceivedDirectory {
 }
 
 impl ReceivedDirectory {
-    /// Starts with an empty directory in `target`, which is open. `owners` says to set the owners of files, `decompresses` to write all
-    /// data decompressed.
+    /// Starts with an empty directory in `target`, which is open. `owners` says to set the owners
+    /// of files, `decompresses` to write all data decompressed.
     ///
-    /// With the parent of an incremental stream, it starts with a copy of that, from which files can also be cloned.
+    /// With the parent of an incremental stream, it starts with a copy of that, from which files
+    /// can also be cloned.
     ///
     /// # Errors
     /// What the kernel reports.
@@ -120,7 +121,7 @@ impl ReceivedDirectory {
             temporary,
             nursery: Arc::new(nursery),
             _nursery: nursery_name,
-            files: Files::new(empty),
+            files: OpenFiles::new(empty),
             file: None,
             sent,
             owners,
@@ -158,12 +159,13 @@ impl ReceivedDirectory {
     /// Applies a command. The sources of clones must be [known](ReceivedDirectory::know).
     ///
     /// # Errors
-    /// What is wrong with the command, or the kernel reports; `Interrupted` after [`temporary::remove_all`].
+    /// What is wrong with the command, or the kernel reports; `Interrupted` after
+    /// [`temporary::remove_all`].
     pub fn apply(&mut self, command: &Command<'_>) -> Result<()> {
         if temporary::is_stopping() {
             return Err(Error::Io(io::ErrorKind::Interrupted.into()));
         }
-        let attempt = |dir: &mut Self, is_last| apply(command, &mut Attempt { dir, is_last });
+        let attempt = |dir: &mut Self, is_last| apply(command, &mut DirectorySink { dir, is_last });
         match attempt(self, false) {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.unlock(command)?;
@@ -195,13 +197,13 @@ impl ReceivedDirectory {
 }
 
 /// Applies one command to the directory.
-struct Attempt<'a> {
+struct DirectorySink<'a> {
     dir: &'a mut ReceivedDirectory,
     /// Whether it is not tried again after [`ReceivedDirectory::unlock`].
     is_last: bool,
 }
 
-impl CommandSink for Attempt<'_> {
+impl CommandSink for DirectorySink<'_> {
     type Error = Error;
 
     fn create(&mut self, path: &[u8], file: NewFile<'_>) -> Result<()> {
@@ -261,7 +263,8 @@ impl CommandSink for Attempt<'_> {
     }
 }
 
-/// A new directory under a temporary name that only this user can enter, and whose files inherit nothing from those above.
+/// A new directory under a temporary name that only this user can enter, and whose files inherit
+/// nothing from those above.
 fn private_dir(target: &Arc<OwnedFd>, name: &[u8]) -> Result<(Temporary, OwnedFd)> {
     let (temporary, dir) = Temporary::create(target, name, |target, name| {
         linux::make_dir_at(target, name, 0o700)?;
