@@ -1,7 +1,7 @@
 //! Corpora that every clone can make: the same bytes on every machine, from nothing but this file.
 //!
-//! They stand in for real data where none is at hand and carry the exact sizes in `bench/sizes.csv`. Do not
-//! change a generator without need: all sizes change with it.
+//! They stand in for real data where none is at hand and carry the exact sizes in
+//! `bench/sizes.csv`. Do not change a generator without need: all sizes change with it.
 
 /// Bytes of each corpus: 16 blocks of 128 KiB.
 const LEN: usize = 2 << 20;

@@ -1,10 +1,12 @@
 //! XXH32 and XXH64 of buffers that fit the first cache, the second, and neither.
 
-use crate::measure::{self, Turn};
-use crate::options::Options;
-use crate::table::{Form, Row, Table};
 use std::hint::black_box;
 use std::time::Instant;
+
+use crate::measure::{self, Turn};
+use crate::options::Options;
+use crate::record::TableRecord;
+use crate::rows::{self, RowTurns};
 
 type Hash = fn(&[u8]) -> u64;
 
@@ -29,7 +31,8 @@ const PEERS: [(&str, Hash, Hash); 3] = [
 /// Bytes hashed in one round, whatever the size of the buffer.
 const ROUND: usize = 20_000_000;
 
-pub(crate) fn hash(options: &Options) -> Result<Table, String> {
+/// Hashes buffers of three sizes with each peer.
+pub(crate) fn hash(options: &Options, record: &mut TableRecord) -> Result<(), String> {
     measure::pin(options.cpu)?;
     let names = options.peers_or(&["xxhash-rust", "twox-hash", "ours"]);
     let mut peers = Vec::new();
@@ -37,48 +40,40 @@ pub(crate) fn hash(options: &Options) -> Result<Table, String> {
         let peer = PEERS.iter().find(|(peer, ..)| peer == name);
         peers.push(peer.ok_or(format!("no hash is called {name}"))?);
     }
-    let mut table = Table::new(Form::Codecs, &names);
+    rows::say_peers(record, &names);
     let buffer: Vec<u8> = (0..10_000_000u32)
         .map(|i| (i.wrapping_mul(0x9E37_79B1) >> 24) as u8)
         .collect();
-    for (kind, pick) in [("XXH64", 1), ("XXH32", 0)] {
-        for (size_name, size) in [
+    for kind in ["XXH64", "XXH32"] {
+        for (row, size) in [
             ("4 KiB", 4 << 10),
             ("128 KiB", 128 << 10),
             ("10 MB", 10_000_000),
         ] {
             let data = &buffer[..size];
-            let hash_of = |peer: &(&str, Hash, Hash)| if pick == 0 { peer.1 } else { peer.2 };
+            let hash_of = |peer: &(&str, Hash, Hash)| if kind == "XXH32" { peer.1 } else { peer.2 };
             let want = hash_of(peers[0])(data);
-            let mut turns: Vec<Turn> = Vec::new();
-            for peer in &peers {
-                let hash = hash_of(peer);
-                turns.push(Box::new(move |_| {
+            let turn = |peer: &&'static (&'static str, Hash, Hash)| -> Turn {
+                let (hash, name) = (hash_of(peer), peer.0);
+                Box::new(move |_| {
                     let start = Instant::now();
                     let mut got = 0;
                     for _ in 0..ROUND / size {
                         got = hash(black_box(data));
                     }
                     let time = start.elapsed();
-                    if got == want {
-                        Ok(time)
-                    } else {
-                        Err(format!("{} differs", peer.0))
-                    }
-                }));
-            }
-            let rounds = measure::rounds(&mut turns, 1, options.seconds)?;
-            table.print_and_add(Row {
-                corpus: kind.into(),
-                level: size_name.into(),
-                bytes: ROUND / size * size,
+                    (got == want)
+                        .then_some(time)
+                        .ok_or_else(|| format!("{name} differs"))
+                })
+            };
+            let turns = RowTurns {
+                turns: peers.iter().map(turn).collect(),
                 sizes: Vec::new(),
-                cpu: Vec::new(),
-                memory: String::new(),
-                rounds,
-            });
+                units: vec![ROUND / size * size],
+            };
+            rows::measure(options, record, &names, [kind, row], turns)?;
         }
     }
-    table.print_end();
-    Ok(table)
+    Ok(())
 }

@@ -1,14 +1,15 @@
-//! SquashFS and btrfs images made and unpacked, by whole processes: `restow` beside mksquashfs, gensquashfs, unsquashfs and
-//! mkfs.btrfs.
+//! SquashFS and btrfs images made and unpacked, by whole processes: `restow` beside mksquashfs,
+//! gensquashfs, unsquashfs and mkfs.btrfs.
 
 use std::fs;
 use std::process::Command;
 
-use crate::options::Options;
-use crate::processes::{Peer, Place, THREADS, find, rounds, row, trees, words};
-use crate::table::{Form, Table};
+use crate::options::{Options, read};
+use crate::processes::{self, ProcessPeer, THREADS};
+use crate::record::TableRecord;
+use crate::scratch::{ScratchDir, find, version, words};
 
-/// What is measured when nothing else is asked for: as `--compress` takes it, and a block size after `@`.
+/// The usual codecs: as `--compress` takes them, and a block size after `@`.
 const CODECS: [&str; 12] = [
     "zstd:1",
     "zstd:5",
@@ -24,17 +25,17 @@ const CODECS: [&str; 12] = [
     "none",
 ];
 
-/// A way to make an image.
-struct Codec<'a> {
+/// A codec of an image, and the size of its blocks.
+struct ImageCodec<'a> {
     name: &'a str,
     compress: &'a str,
     block: &'a str,
 }
 
-impl<'a> Codec<'a> {
+impl<'a> ImageCodec<'a> {
     fn parse(name: &'a str) -> Self {
         let (compress, block) = name.split_once('@').unwrap_or((name, "128K"));
-        Codec {
+        ImageCodec {
             name,
             compress,
             block,
@@ -49,7 +50,7 @@ impl<'a> Codec<'a> {
     }
 
     fn restow(&self) -> Vec<String> {
-        words(&format!(
+        line(&format!(
             "copy -j{THREADS} --overwrite --compress {} --block-size {}",
             self.compress, self.block
         ))
@@ -66,13 +67,13 @@ impl<'a> Codec<'a> {
             (codec, Some(level)) => format!("-comp {codec} -Xcompression-level {level}"),
             (codec, None) => format!("-comp {codec}"),
         };
-        words(&format!(
+        line(&format!(
             "-noappend -quiet -no-progress -processors {THREADS} -b {} {settings}",
             self.block
         ))
     }
 
-    /// gensquashfs has no way to store all as it is.
+    /// gensquashfs cannot store everything uncompressed.
     fn gensquashfs(&self) -> Option<Vec<String>> {
         let settings = match self.parts() {
             ("none", _) => return None,
@@ -82,157 +83,145 @@ impl<'a> Codec<'a> {
             (codec, Some(level)) => format!("-c {codec} -X level={level}"),
             (codec, None) => format!("-c {codec}"),
         };
-        Some(words(&format!(
+        Some(line(&format!(
             "-q -f -j {THREADS} -b {} {settings}",
             self.block
         )))
     }
 }
 
-fn bytes(file: &str) -> Result<usize, String> {
-    let metadata = fs::metadata(file).map_err(|error| format!("{file}: {error}"))?;
-    Ok(metadata.len() as usize)
+/// The words of a line.
+fn line(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The directories that are packed, their names, and the codecs.
-fn work(options: &Options) -> Result<Vec<(String, String, String)>, String> {
-    let usual = CODECS.map(str::to_owned).to_vec();
-    let codecs = if options.codecs.is_empty() {
-        usual
-    } else {
-        options.codecs.clone()
-    };
-    let mut work = Vec::new();
-    for (tree, name) in trees(options)? {
+/// Adds the sizes of the images of the peers.
+fn add_sizes(
+    record: &mut TableRecord,
+    [part, row]: [&str; 2],
+    peers: &[ProcessPeer],
+    images: &[&String],
+) -> Result<(), String> {
+    for (peer, image) in peers.iter().zip(images) {
+        let metadata = fs::metadata(image).map_err(|error| format!("{image}: {error}"))?;
+        record.add(part, row, peer.name, "bytes", metadata.len() as f64);
+    }
+    Ok(())
+}
+
+/// The directories to be packed, their names, and the codecs.
+fn combinations(options: &Options) -> Result<Vec<(String, String, String)>, String> {
+    let mut codecs = options.codecs.clone();
+    if codecs.is_empty() {
+        codecs = words(&CODECS);
+    }
+    let mut all = Vec::new();
+    for (tree, name) in options.directories()? {
         for codec in &codecs {
-            work.push((tree.clone(), name.clone(), codec.clone()));
+            all.push((tree.clone(), name.clone(), codec.clone()));
         }
     }
     if options.one_row() {
-        work.truncate(1);
+        all.truncate(1);
     }
-    Ok(work)
+    Ok(all)
 }
 
-/// SquashFS images made: `restow copy` with and without `--no-verify`, beside mksquashfs and gensquashfs.
-pub(crate) fn squashfs(options: &Options) -> Result<Table, String> {
-    let mksquashfs = find("mksquashfs").ok_or("mksquashfs is not in PATH")?;
-    let gensquashfs = find("gensquashfs");
-    let place = Place::new()?;
-    let names = ["mksquashfs", "restow", "restow verifying", "gensquashfs"];
-    let names = names.map(str::to_owned);
-    let mut table = Table::new(
-        Form::Squashfs,
-        &names[..3 + usize::from(gensquashfs.is_some())],
-    );
-    for (tree, name, codec) in work(options)? {
-        let codec = Codec::parse(&codec);
-        let images = ["m", "r", "v", "g"].map(|name| place.path(&format!("{name}.sqfs")));
-        let [theirs, ours, verified, third] = &images;
-        let with = |args: Vec<String>, more: &[&str]| {
-            args.into_iter()
-                .chain(more.iter().map(|word| (*word).to_owned()))
-                .collect::<Vec<_>>()
-        };
+/// SquashFS images made: `restow copy` with and without `--no-verify`, beside mksquashfs and
+/// gensquashfs.
+pub(crate) fn squashfs(options: &Options, record: &mut TableRecord) -> Result<(), String> {
+    let mksquashfs = find("mksquashfs")?;
+    let gensquashfs = find("gensquashfs").ok();
+    let scratch = ScratchDir::new(options)?;
+    record.say("peers", version(&mksquashfs, "-version"));
+    let images = ["m", "r", "v", "g"].map(|name| scratch.path(&format!("{name}.sqfs")));
+    let [theirs, ours, verified, third] = &images;
+    for (tree, name, codec) in combinations(options)? {
+        let codec = ImageCodec::parse(&codec);
         let args = [vec![tree.clone(), theirs.clone()], codec.mksquashfs()].concat();
-        let unverified = with(codec.restow(), &["--no-verify", &tree, ours]);
+        let unverified = [codec.restow(), words(&["--no-verify", &tree, ours])].concat();
+        let verifying = [codec.restow(), words(&[&tree, verified])].concat();
         let mut peers = vec![
-            Peer::new("mksquashfs", &mksquashfs, args),
-            Peer::new("restow", &place.restow, unverified),
-            Peer::new(
-                "restow, verifying",
-                &place.restow,
-                with(codec.restow(), &[&tree, verified]),
-            ),
+            ProcessPeer::new("mksquashfs", &mksquashfs, args),
+            ProcessPeer::new("restow", &scratch.restow, unverified),
+            ProcessPeer::new("restow verifying", &scratch.restow, verifying),
         ];
         if let (Some(program), Some(args)) = (&gensquashfs, codec.gensquashfs()) {
-            let args = with(args, &["-D", &tree, third]);
-            peers.push(Peer::new("gensquashfs", program, args));
+            let args = [args, words(&["-D", &tree, third])].concat();
+            peers.push(ProcessPeer::new("gensquashfs", program, args));
         }
-        let rounds = rounds(&mut peers, options.seconds)?;
-        place.verify(&tree, ours)?;
-        let read = |path: &String| fs::read(path).map_err(|error| format!("read {path}: {error}"));
-        if read(ours)? != read(verified)? {
+        let row = [&*name, codec.name];
+        processes::measure(record, row, &mut peers, options.seconds)?;
+        scratch.verify(&tree, ours)?;
+        if read(ours.as_ref())? != read(verified.as_ref())? {
             return Err("verifying changes the image".into());
         }
-        let sizes: Result<Vec<_>, _> = images[..peers.len()]
-            .iter()
-            .map(|path| bytes(path))
-            .collect();
-        table.print_and_add(row(name, codec.name, rounds, &peers, sizes?));
+        add_sizes(record, row, &peers, &images.each_ref())?;
     }
-    Ok(table)
+    Ok(())
 }
 
 /// Images of mksquashfs unpacked: `restow copy` beside unsquashfs.
-pub(crate) fn unsquashfs(options: &Options) -> Result<Table, String> {
-    let mksquashfs = find("mksquashfs").ok_or("mksquashfs is not in PATH")?;
-    let unsquashfs = find("unsquashfs").ok_or("unsquashfs is not in PATH")?;
-    let place = Place::new()?;
-    let mut table = Table::new(Form::Unpacked, &["unsquashfs", "restow"].map(str::to_owned));
-    for (tree, name, codec) in work(options)? {
-        let codec = Codec::parse(&codec);
-        let image = place.path("m.sqfs");
+pub(crate) fn unsquashfs(options: &Options, record: &mut TableRecord) -> Result<(), String> {
+    let (mksquashfs, unsquashfs) = (find("mksquashfs")?, find("unsquashfs")?);
+    let scratch = ScratchDir::new(options)?;
+    record.say("peers", version(&mksquashfs, "-version"));
+    let [image, theirs, ours] = ["m.sqfs", "u", "r"].map(|name| scratch.path(name));
+    for (tree, name, codec) in combinations(options)? {
+        let codec = ImageCodec::parse(&codec);
         let args = [vec![tree.clone(), image.clone()], codec.mksquashfs()].concat();
-        Peer::new("mksquashfs", &mksquashfs, args).run()?;
-        let (theirs, ours) = (place.path("u"), place.path("r"));
-        let args = ["-q", "-n", "-p", THREADS, "-d", &theirs, &image].map(str::to_owned);
-        let our_args = ["copy", "-j", THREADS, &image, &ours].map(str::to_owned);
-        let mut peers = vec![
-            Peer::new("unsquashfs", &unsquashfs, args.to_vec()),
-            Peer::new("restow", &place.restow, our_args.to_vec()),
+        ProcessPeer::new("mksquashfs", &mksquashfs, args).run()?;
+        let args = words(&["-q", "-n", "-p", THREADS, "-d", &theirs, &image]);
+        let our_args = words(&["copy", "-j", THREADS, &image, &ours]);
+        let mut peers = [
+            ProcessPeer::new("unsquashfs", &unsquashfs, args).making(&theirs),
+            ProcessPeer::new("restow", &scratch.restow, our_args).making(&ours),
         ];
-        peers[0].makes = Some(theirs.into());
-        peers[1].makes = Some(ours.clone().into());
-        let rounds = rounds(&mut peers, options.seconds)?;
-        place.verify(&tree, &ours)?;
-        table.print_and_add(row(name, codec.name, rounds, &peers, Vec::new()));
+        processes::measure(record, [&name, codec.name], &mut peers, options.seconds)?;
+        scratch.verify(&tree, &ours)?;
     }
-    Ok(table)
+    Ok(())
 }
 
 /// btrfs images made: `restow copy` beside `mkfs.btrfs --rootdir`.
-pub(crate) fn btrfs(options: &Options) -> Result<Table, String> {
-    let mkfs = find("mkfs.btrfs").ok_or("mkfs.btrfs is not in PATH")?;
+pub(crate) fn btrfs(options: &Options, record: &mut TableRecord) -> Result<(), String> {
+    let mkfs = find("mkfs.btrfs")?;
     let help = Command::new(&mkfs).arg("--help").output();
     let help = help.map_err(|error| format!("run mkfs.btrfs: {error}"))?;
     let compresses = [help.stdout, help.stderr]
         .iter()
         .any(|text| String::from_utf8_lossy(text).contains("--compress"));
-    let place = Place::new()?;
-    let mut table = Table::new(Form::Btrfs, &["mkfs.btrfs", "restow"].map(str::to_owned));
-    for (tree, name, codec) in work(options)? {
-        let codec = Codec::parse(&codec);
-        if codec.compress != "none" && !compresses {
-            return Err("this mkfs.btrfs has no --compress, which came with 6.12".into());
-        }
-        let (theirs, ours) = (place.path("m.btrfs"), place.path("r.btrfs"));
-        let mut args = words("-q --shrink --rootdir");
-        args.push(tree.clone());
-        if compresses {
-            let named = if codec.compress == "none" {
-                "no"
-            } else {
-                codec.compress
-            };
-            args.extend(["--compress", named].map(str::to_owned));
+    let scratch = ScratchDir::new(options)?;
+    record.say("peers", version(&mkfs, "--version"));
+    let [theirs, ours] = ["m.btrfs", "r.btrfs"].map(|name| scratch.path(name));
+    for (tree, name, codec) in combinations(options)? {
+        let codec = ImageCodec::parse(&codec);
+        let mut args = words(&["-q", "--shrink", "--rootdir", &tree]);
+        match codec.compress {
+            "none" if compresses => args.extend(words(&["--compress", "no"])),
+            "none" => {}
+            named if compresses => args.extend(words(&["--compress", named])),
+            _ => return Err("this mkfs.btrfs has no --compress, which came with 6.12".into()),
         }
         args.push(theirs.clone());
-        let mut our_args = words(&format!(
-            "copy -j{THREADS} --overwrite --compress {}",
-            codec.compress
-        ));
-        our_args.extend([&tree, &ours].map(String::clone));
-        let mut peers = vec![
-            Peer::new("mkfs.btrfs", &mkfs, args),
-            Peer::new("restow", &place.restow, our_args),
+        let our_args = [
+            "copy",
+            "-j",
+            THREADS,
+            "--overwrite",
+            "--compress",
+            codec.compress,
         ];
-        // It refuses to make another file system where one is.
-        peers[0].makes = Some(theirs.clone().into());
-        let rounds = rounds(&mut peers, options.seconds)?;
-        place.verify(&tree, &ours)?;
-        let sizes = vec![bytes(&theirs)?, bytes(&ours)?];
-        table.print_and_add(row(name, codec.name, rounds, &peers, sizes));
+        let our_args = words(&[&our_args[..], &[&tree, &ours]].concat());
+        let mut peers = [
+            // It refuses to make another file system where one is.
+            ProcessPeer::new("mkfs.btrfs", &mkfs, args).making(&theirs),
+            ProcessPeer::new("restow", &scratch.restow, our_args),
+        ];
+        let row = [&*name, codec.name];
+        processes::measure(record, row, &mut peers, options.seconds)?;
+        scratch.verify(&tree, &ours)?;
+        add_sizes(record, row, &peers, &[&theirs, &ours])?;
     }
-    Ok(table)
+    Ok(())
 }

@@ -1,16 +1,23 @@
-//! Tables of many kinds of data: for each level and size of a frame the mean over all corpora, and the worst of them.
+//! Tables of many kinds of data: for each level and size of a frame the mean over all corpora, and
+//! the worst of them.
 
+use crate::cells::markdown;
+use crate::codec_table::CodecRow;
 use crate::measure::geometric_mean;
-use crate::table::{Row, names, with_rule};
+use crate::record::{TableRecord, distinct};
+use crate::table::RenderedTable;
 
-/// What separates a level from the size of a frame.
+/// Separates a level from the size of a frame.
 pub(crate) const AT: char = '@';
 
-/// What is shown of each row.
+/// The peers: C, and ours.
+const PEERS: [&str; 2] = ["c", "ours"];
+
+/// A figure of each row.
 struct Figure {
     title: &'static str,
     decimals: usize,
-    of: fn(&Row) -> f64,
+    of: fn(CodecRow) -> f64,
     /// Whether the first is the worse of two.
     is_worse: fn(f64, f64) -> bool,
 }
@@ -18,64 +25,66 @@ struct Figure {
 const SPEED: Figure = Figure {
     title: "Speed, in brackets the least",
     decimals: 2,
-    of: |row| row.rounds.speed(1).median,
+    of: |row| row.speed("ours"),
     is_worse: |a, b| a < b,
 };
 
 const SIZE: Figure = Figure {
     title: "Size, in brackets the largest",
     decimals: 3,
-    of: |row| row.sizes[1] as f64 / row.sizes[0] as f64,
+    of: |row| row.size("c", "ours").unwrap_or(f64::NAN),
     is_worse: |a, b| a > b,
 };
 
-/// The second peer beside the first, whose levels are `LEVEL@SIZE`.
-pub(crate) fn markdown(rows: &[Row]) -> String {
-    let mut text = figures(rows, &SPEED);
-    if rows.iter().all(|row| row.sizes.len() > 1) {
-        text += &figures(rows, &SIZE);
-        text += &hulls(rows);
+/// Ours beside C; rows are named `LEVEL@SIZE`.
+pub(crate) fn show(record: &TableRecord) -> RenderedTable {
+    let rows = CodecRow::all(record);
+    let mut text = figures(&rows, &SPEED);
+    if rows.iter().all(|row| row.bytes("ours").is_some()) {
+        text += &figures(&rows, &SIZE);
+        text += &hulls(&rows);
     }
-    text
+    text.into()
 }
 
 /// Level and size of a frame.
-fn level_and_size(row: &Row) -> (&str, &str) {
-    row.level.split_once(AT).unwrap_or((&row.level, ""))
+fn level_and_size<'r>(row: &CodecRow<'r>) -> (&'r str, &'r str) {
+    row.level().split_once(AT).unwrap_or((row.level(), ""))
+}
+
+/// The sizes of frames.
+fn sizes<'r>(rows: &[CodecRow<'r>]) -> Vec<&'r str> {
+    distinct(rows.iter().map(|row| level_and_size(row).1))
 }
 
 /// A line for each level, a column for each size of a frame.
-fn figures(rows: &[Row], figure: &Figure) -> String {
-    let mut levels = names(rows, |row| level_and_size(row).0);
+fn figures(rows: &[CodecRow], figure: &Figure) -> String {
+    let mut levels = distinct(rows.iter().map(|row| level_and_size(row).0));
     levels.sort_by_key(|level| level.parse::<i32>().ok());
-    let sizes = names(rows, |row| level_and_size(row).1);
-    let mut text = format!("{}:\n\n", figure.title);
-    text += &with_rule(&format!("| level | {} |", sizes.join(" | ")));
-    for level in levels {
-        text += &format!("\n| {level} |");
-        for size in &sizes {
-            let here = rows
-                .iter()
-                .filter(|row| level_and_size(row) == (level, size));
-            let worst = here
-                .clone()
-                .reduce(|worst, row| {
-                    if (figure.is_worse)((figure.of)(row), (figure.of)(worst)) {
-                        row
-                    } else {
-                        worst
-                    }
-                })
-                .map(|row| (row.corpus.as_str(), (figure.of)(row)));
-            let Some((corpus, worst)) = worst else {
-                text += " |";
-                continue;
-            };
-            let (mean, decimals) = (geometric_mean(here.map(figure.of)), figure.decimals);
-            text += &format!(" **{mean:.decimals$}** ({worst:.decimals$} {corpus}) |");
-        }
-    }
-    text + "\n\n"
+    let sizes = sizes(rows);
+    let cell = |level: &str, size: &str| {
+        let here = rows
+            .iter()
+            .filter(|row| level_and_size(row) == (level, size));
+        let figures = here.map(|row| (row.corpus, (figure.of)(*row)));
+        let worst = figures.clone().reduce(|worst, it| {
+            let is_worse = (figure.is_worse)(it.1, worst.1);
+            if is_worse { it } else { worst }
+        });
+        let Some((corpus, worst)) = worst else {
+            return String::new();
+        };
+        let mean = geometric_mean(figures.map(|(_, figure)| figure));
+        let decimals = figure.decimals;
+        format!("**{mean:.decimals$}** ({worst:.decimals$} {corpus})")
+    };
+    let line = |level: &str| {
+        let cells = sizes.iter().map(|size| cell(level, size));
+        [level.to_owned()].into_iter().chain(cells).collect()
+    };
+    let lines: Vec<Vec<String>> = levels.into_iter().map(line).collect();
+    let columns = format!("level | {}", sizes.join(" | "));
+    format!("{}:\n\n{}\n", figure.title, markdown(&columns, &lines))
 }
 
 /// Speed and size of a level on a corpus, as logarithms: of the time of a byte, and of all bytes.
@@ -85,14 +94,14 @@ struct Point {
     size: f64,
 }
 
-fn point(row: &Row, peer: usize) -> Point {
+fn point(row: CodecRow, peer: &str) -> Point {
     Point {
-        time: (row.rounds.median(peer) / row.bytes as f64).ln(),
-        size: (row.sizes[peer] as f64).ln(),
+        time: -row.mb_per_s(peer).ln(),
+        size: row.bytes(peer).unwrap_or(f64::NAN).ln(),
     }
 }
 
-/// Those that no mixture of two others beats, from the fastest to the smallest.
+/// The points that no mixture of two others beats, from the fastest to the smallest.
 fn hull(mut points: Vec<Point>) -> Vec<Point> {
     points.sort_by(|a, b| a.time.total_cmp(&b.time).then(a.size.total_cmp(&b.size)));
     let mut hull: Vec<Point> = Vec::new();
@@ -113,7 +122,8 @@ fn hull(mut points: Vec<Point>) -> Vec<Point> {
     hull
 }
 
-/// By how much a point's size differs from the hull's at its time; nothing if it is faster than the whole hull.
+/// By how much a point's size differs from the hull's at its time; nothing if it is faster than the
+/// whole hull.
 fn above(hull: &[Point], point: Point) -> Option<f64> {
     let next = hull.partition_point(|it| it.time <= point.time);
     let before = hull[next.checked_sub(1)?];
@@ -124,24 +134,20 @@ fn above(hull: &[Point], point: Point) -> Option<f64> {
     Some((point.size - size).exp() - 1.0)
 }
 
-/// How many levels of the first peer no mixture of the second's reaches, and which of the second's are poor beside its others.
-fn hulls(rows: &[Row]) -> String {
-    let mut text = "Levels and the hull of ours, by corpus and size of a frame:\n\n".to_owned();
-    text += &with_rule(
-        "| frame | C's levels | faster than all of ours | beyond our hull | most | ours | over 0.5 % off it | most |",
-    );
-    for size in names(rows, |row| level_and_size(row).1) {
+/// Counts the levels of C that no mixture of ours reaches, and ours that are poor beside our
+/// others.
+fn hulls(rows: &[CodecRow]) -> String {
+    let line = |size: &str| {
         let (mut levels, mut faster, mut beyond, mut poor) = (0, 0, 0, 0);
-        let (mut most_beyond, mut most_poor) = (Most::default(), Most::default());
-        for corpus in names(rows, |row| row.corpus.as_str()) {
-            let here: Vec<&Row> = rows
-                .iter()
-                .filter(|row| row.corpus == corpus && level_and_size(row).1 == size)
-                .collect();
-            let hull = hull(here.iter().map(|row| point(row, 1)).collect());
+        let (mut most_beyond, mut most_poor) = (LargestPart::default(), LargestPart::default());
+        for corpus in distinct(rows.iter().map(|row| row.corpus)) {
+            let is_here = |row: &&CodecRow| row.corpus == corpus && level_and_size(row).1 == size;
+            let here: Vec<CodecRow> = rows.iter().filter(is_here).copied().collect();
+            let hull = hull(here.iter().map(|row| point(*row, "ours")).collect());
             for row in here {
+                let [theirs, ours] = PEERS.map(|peer| above(&hull, point(row, peer)));
                 levels += 1;
-                match above(&hull, point(row, 0)) {
+                match theirs {
                     None => faster += 1,
                     Some(part) if part < 0.0 => {
                         beyond += 1;
@@ -149,31 +155,38 @@ fn hulls(rows: &[Row]) -> String {
                     }
                     Some(_) => {}
                 }
-                if let Some(part) = above(&hull, point(row, 1)).filter(|part| *part > 0.005) {
+                if let Some(part) = ours.filter(|part| *part > 0.005) {
                     poor += 1;
                     most_poor.take_in(part, row);
                 }
             }
         }
+        let counts = [levels, faster, beyond].map(|count: i32| count.to_string());
+        let [levels, faster, beyond] = counts;
         let (most_beyond, most_poor) = (most_beyond.text(), most_poor.text());
-        text += &format!(
-            "\n| {size} | {levels} | {faster} | {beyond} | {most_beyond} | {levels} | {poor} | {most_poor} |"
-        );
-    }
-    text + "\n\n"
+        let ours = [levels.clone(), poor.to_string(), most_poor];
+        [size.to_owned(), levels, faster, beyond, most_beyond]
+            .into_iter()
+            .chain(ours)
+            .collect()
+    };
+    let lines: Vec<Vec<String>> = sizes(rows).into_iter().map(line).collect();
+    let columns = "frame | C's levels | faster than all of ours | beyond our hull | most | ours | over 0.5 % off it | most";
+    let title = "Levels and the hull of ours, by corpus and size of a frame";
+    format!("{title}:\n\n{}\n", markdown(columns, &lines))
 }
 
-/// The largest part, and whose it is.
+/// The largest part, and the corpus and level that it belongs to.
 #[derive(Default)]
-struct Most {
+struct LargestPart {
     part: f64,
     name: String,
 }
 
-impl Most {
-    fn take_in(&mut self, part: f64, row: &Row) {
+impl LargestPart {
+    fn take_in(&mut self, part: f64, row: CodecRow) {
         if part > self.part {
-            let name = format!("{} at {}", row.corpus, level_and_size(row).0);
+            let name = format!("{} at {}", row.corpus, level_and_size(&row).0);
             *self = Self { part, name };
         }
     }
@@ -190,23 +203,32 @@ impl Most {
 mod tests {
     use super::*;
 
-    fn row(corpus: &str, level: &str, sizes: [usize; 2], ms: [u64; 2]) -> Row {
-        Row::of_round(corpus, level, &sizes, &ms)
+    /// Rows of one round over 1,000 bytes: corpus, level, sizes, and milliseconds of each peer.
+    fn record(rows: &[(&str, &str, [f64; 2], [f64; 2])]) -> TableRecord {
+        let mut record = TableRecord::default();
+        for (corpus, level, sizes, ms) in rows {
+            for (at, peer) in PEERS.into_iter().enumerate() {
+                record.add(corpus, level, peer, "bytes", sizes[at]);
+                record.add(corpus, level, peer, "MB/s", 1.0 / ms[at]);
+            }
+            record.add(corpus, level, "ours", "speed", ms[0] / ms[1]);
+        }
+        record
     }
 
     #[test]
     fn means_and_the_worst_are_shown_by_level_and_size() {
-        let rows = [
-            row("a", "1@4K", [100, 100], [10, 5]),
-            row("b", "1@4K", [100, 121], [10, 20]),
-            row("a", "1@8K", [100, 90], [30, 10]),
-            row("a", "2@4K", [100, 80], [10, 10]),
-        ];
-        let text = markdown(&rows);
+        let text = show(&record(&[
+            ("a", "1@4K", [100.0, 100.0], [10.0, 5.0]),
+            ("a", "1@8K", [100.0, 90.0], [30.0, 10.0]),
+            ("a", "2@4K", [100.0, 80.0], [10.0, 10.0]),
+            ("b", "1@4K", [100.0, 121.0], [10.0, 20.0]),
+        ]))
+        .text;
         assert!(
             text.starts_with(
                 "Speed, in brackets the least:\n\n| level | 4K | 8K |\n|---|---|---|\n\
-                 | 1 | **1.00** (0.50 b) | **3.00** (3.00 a) |\n| 2 | **1.00** (1.00 a) | |\n\n"
+                 | 1 | **1.00** (0.50 b) | **3.00** (3.00 a) |\n| 2 | **1.00** (1.00 a) |  |\n\n"
             ),
             "{text}"
         );
@@ -233,14 +255,15 @@ mod tests {
 
     #[test]
     fn levels_off_the_hull_are_counted_and_named() {
-        let rows = [
+        let record = record(&[
             // C's level 1 is faster than all of ours; its level 2 is smaller at the same speed.
-            row("x", "1@4K", [1000, 1000], [5, 10]),
-            row("x", "2@4K", [890, 900], [20, 20]),
-            // Ours is slower than our level 2, and larger; C's is slower than that, but not smaller.
-            row("x", "3@4K", [950, 990], [30, 30]),
-        ];
-        let text = hulls(&rows);
+            ("x", "1@4K", [1000.0, 1000.0], [5.0, 10.0]),
+            ("x", "2@4K", [890.0, 900.0], [20.0, 20.0]),
+            // Ours is slower than our level 2, and larger; C's is slower than that, but not
+            // smaller.
+            ("x", "3@4K", [950.0, 990.0], [30.0, 30.0]),
+        ]);
+        let text = hulls(&CodecRow::all(&record));
         let line = "| 4K | 3 | 1 | 1 | 1.1 % (x at 2) | 3 | 1 | 10.0 % (x at 3) |";
         assert!(text.contains(line), "{text}");
     }

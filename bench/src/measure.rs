@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// One peer's turn at the first `units` units of the work: does it, verifies the output, and says how long the
-/// work alone took.
+/// One peer's turn at the first `units` units of the work: does it, verifies the output, and says
+/// how long the work alone took.
 pub(crate) type Turn<'a> = Box<dyn FnMut(usize) -> Result<Duration, String> + 'a>;
 
 /// The times of one row: `rounds[r][p]` is what peer `p` took in round `r`.
@@ -17,8 +17,9 @@ pub(crate) struct Rounds {
 /// Most rounds: more do not change a median.
 const ROUNDS_MAX: usize = 41;
 
-/// Lets each peer take its turn, round by round, for about `seconds`, or less. There are at least five rounds: slow work
-/// is cut to fewer units than `units_max` for that. The order of the peers turns around after every round.
+/// Lets each peer take its turn, round by round, for about `seconds`, or less. There are at least
+/// five rounds: slow work is cut to fewer units than `units_max` for that. The order of the peers
+/// turns around after every round.
 pub(crate) fn rounds(turns: &mut [Turn], units_max: usize, seconds: f64) -> Result<Rounds, String> {
     // Not timed: warms up, and shows how much work fits into a round.
     let start = Instant::now();
@@ -78,17 +79,9 @@ impl Spread {
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         let at = |part: f64| values[((values.len() - 1) as f64 * part).round() as usize];
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
-            values[middle]
-        } else {
-            (values[middle - 1] + values[middle]) / 2.0
-        };
-        Self {
-            low: at(0.1),
-            median,
-            high: at(0.9),
-        }
+        let (low, high) = (at(0.1), at(0.9));
+        let median = median(&values).unwrap_or(f64::NAN);
+        Self { low, median, high }
     }
 }
 
@@ -99,21 +92,29 @@ impl Rounds {
         Spread::of(self.times.iter().map(ratio).collect())
     }
 
-    /// Time of `peer` divided by that of the first one, the other way around than speed: median, and the spread in brackets.
-    pub(crate) fn wall(&self, peer: usize) -> String {
+    /// Time of `peer` divided by that of the first one: the inverse of its speed.
+    pub(crate) fn time(&self, peer: usize) -> Spread {
         let Spread { low, median, high } = self.speed(peer);
-        format!("{:.3} [{:.3}..{:.3}]", 1.0 / median, 1.0 / high, 1.0 / low)
+        let [low, median, high] = [high, median, low].map(|speed| 1.0 / speed);
+        Spread { low, median, high }
     }
 
     /// The median time of a round.
     pub(crate) fn median(&self, peer: usize) -> f64 {
-        Spread::of(
-            self.times
-                .iter()
-                .map(|round| round[peer].as_secs_f64())
-                .collect(),
-        )
-        .median
+        let times = self.times.iter().map(|round| round[peer].as_secs_f64());
+        Spread::of(times.collect()).median
+    }
+}
+
+/// The median.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
     }
 }
 

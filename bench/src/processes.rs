@@ -6,98 +6,105 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::measure::{self, Rounds};
-use crate::options::Options;
-use crate::table::Row;
+use crate::record::TableRecord;
 
 /// Threads of every program.
 pub(crate) const THREADS: &str = "2";
 
-pub(crate) fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
-}
-
 /// One program that takes its turn.
-pub(crate) struct Peer {
-    name: &'static str,
+pub(crate) struct ProcessPeer {
+    pub(crate) name: &'static str,
     program: PathBuf,
     args: Vec<String>,
-    /// A directory or file that it makes, taken away before each turn.
-    pub(crate) makes: Option<PathBuf>,
-    /// CPU time of each round.
-    cpu: Vec<Duration>,
-    /// What it said of its memory the last time.
-    memory: String,
+    /// A directory or file that it makes, removed before each turn.
+    pub(crate) makes: Option<String>,
+    /// CPU time of all rounds.
+    cpu: Duration,
+    /// The peak memory in bytes that it last reported.
+    memory: Option<f64>,
 }
 
-impl Peer {
-    pub(crate) fn new(name: &'static str, program: &Path, args: Vec<String>) -> Peer {
-        Peer {
+impl ProcessPeer {
+    pub(crate) fn new(name: &'static str, program: &Path, args: Vec<String>) -> ProcessPeer {
+        ProcessPeer {
             name,
             program: program.to_owned(),
             args,
             makes: None,
-            cpu: Vec::new(),
-            memory: String::new(),
+            cpu: Duration::ZERO,
+            memory: None,
         }
     }
 
-    /// Removes what a program made.
-    pub(crate) fn remove(path: &Path) -> Result<(), String> {
-        let removed = if path.is_dir() {
+    pub(crate) fn making(mut self, path: &str) -> ProcessPeer {
+        self.makes = Some(path.to_owned());
+        self
+    }
+
+    /// Removes a file or directory.
+    pub(crate) fn remove(path: &str) -> Result<(), String> {
+        let removed = if Path::new(path).is_dir() {
             fs::remove_dir_all(path)
         } else {
             fs::remove_file(path)
         };
-        removed.map_err(|error| format!("remove {}: {error}", path.display()))
+        removed.map_err(|error| format!("remove {path}: {error}"))
     }
 
     pub(crate) fn run(&mut self) -> Result<Duration, String> {
-        if let Some(path) = &self.makes
-            && path.exists()
-        {
-            Peer::remove(path)?;
+        if let Some(path) = self.makes.as_ref().filter(|path| Path::new(path).exists()) {
+            ProcessPeer::remove(path)?;
         }
         let mut command = Command::new(&self.program);
-        command
-            .args(&self.args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        command.args(&self.args);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         let cpu = cpu_of_children()?;
         let start = Instant::now();
-        let output = command
-            .output()
-            .map_err(|error| format!("run {}: {error}", self.program.display()))?;
+        let output = command.output();
         let time = start.elapsed();
-        self.cpu.push(cpu_of_children()?.saturating_sub(cpu));
+        let output = output.map_err(|error| format!("run {}: {error}", self.program.display()))?;
+        self.cpu += cpu_of_children()?.saturating_sub(cpu);
         let said = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
             return Err(format!("{}: {}: {said}", self.name, output.status));
         }
         if let Some((_, memory)) = said.rsplit_once("peak memory ") {
-            self.memory = memory.trim().to_owned();
+            self.memory = bytes(memory.trim());
         }
         Ok(time)
     }
 }
 
-/// CPU time of all children that have ended (`cutime` and `cstime` of proc(5), in hundredths of a second).
+/// The number of bytes that restow prints as `12.4 MB`.
+fn bytes(text: &str) -> Option<f64> {
+    let (number, unit) = text.split_once(' ')?;
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let power = units.iter().position(|name| *name == unit)?;
+    Some(number.parse::<f64>().ok()? * 1000f64.powi(power as i32))
+}
+
+/// CPU time of all children that have ended (`cutime` and `cstime` of proc(5), in hundredths of a
+/// second).
 fn cpu_of_children() -> Result<Duration, String> {
     let stat = fs::read_to_string("/proc/self/stat").map_err(|error| error.to_string())?;
-    let behind_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let ticks: u64 = behind_name
-        .split(' ')
-        .skip(13)
-        .take(2)
-        .filter_map(|field| field.parse::<u64>().ok())
-        .sum();
+    let (_, after_name) = stat.rsplit_once(") ").unwrap_or_default();
+    let fields = after_name.split(' ').skip(13).take(2);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(Duration::from_millis(10 * ticks))
 }
 
-/// Turn by turn, the order turning around after each round, for about `seconds` and at least three rounds.
-pub(crate) fn rounds(peers: &mut [Peer], seconds: f64) -> Result<Rounds, String> {
+/// Runs all peers in turn, in alternating order, for about `seconds` and at least three rounds.
+/// Adds to the record the seconds and CPU seconds of each, the time of the later ones as a ratio to
+/// the first, and the memory of the second, which is ours.
+pub(crate) fn measure(
+    record: &mut TableRecord,
+    [part, row]: [&str; 2],
+    peers: &mut [ProcessPeer],
+    seconds: f64,
+) -> Result<(), String> {
     for peer in peers.iter_mut() {
         peer.run()?;
-        peer.cpu.clear();
+        peer.cpu = Duration::ZERO;
     }
     let start = Instant::now();
     let mut times = Vec::new();
@@ -108,100 +115,18 @@ pub(crate) fn rounds(peers: &mut [Peer], seconds: f64) -> Result<Rounds, String>
         }
         times.push(round);
     }
-    Ok(Rounds { times, units: 1 })
-}
-
-/// A program in `PATH`.
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(name))
-        .find(|file| file.is_file())
-}
-
-/// Our program, which is built beside this one.
-pub(crate) fn restow() -> Result<PathBuf, String> {
-    let bench = std::env::current_exe().map_err(|error| error.to_string())?;
-    let restow = bench.with_file_name("restow");
-    if restow.is_file() {
-        Ok(restow)
-    } else {
-        let build = "build it first: cargo build --release -p restow-cli";
-        Err(format!("{}: {build}", restow.display()))
-    }
-}
-
-/// Where results go, and our program.
-pub(crate) struct Place {
-    dir: PathBuf,
-    pub(crate) restow: PathBuf,
-}
-
-impl Place {
-    pub(crate) fn new() -> Result<Place, String> {
-        let restow = restow()?;
-        let dir = std::env::temp_dir().join(format!("restow-bench-{}", std::process::id()));
-        fs::create_dir(&dir).map_err(|error| format!("create {}: {error}", dir.display()))?;
-        Ok(Place { dir, restow })
-    }
-
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.dir.join(name).display().to_string()
-    }
-
-    /// That an image or a directory holds the tree, times apart, which SquashFS has in seconds only.
-    pub(crate) fn verify(&self, tree: &str, image: &str) -> Result<(), String> {
-        let args = ["diff", "-q", "--ignore", "mtime", tree, image];
-        let status = Command::new(&self.restow)
-            .args(args)
-            .status()
-            .map_err(|error| error.to_string())?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("{image} is not {tree}"))
+    record.count_rounds(times.len());
+    let rounds = Rounds { times, units: 1 };
+    for (at, peer) in peers.iter().enumerate() {
+        record.add(part, row, peer.name, "seconds", rounds.median(at));
+        record.add(part, row, peer.name, "CPU seconds", peer.cpu.as_secs_f64());
+        if at > 0 {
+            record.add_spread([part, row, peer.name, "time"], rounds.time(at));
         }
     }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
+    if let Some(memory) = peers[1].memory {
+        record.add(part, row, peers[1].name, "memory", memory);
     }
-}
-
-/// The directories that the options name, and their names.
-pub(crate) fn trees(options: &Options) -> Result<Vec<(String, String)>, String> {
-    if options.corpus.is_empty() {
-        return Err("--corpus names the directories to be packed".into());
-    }
-    let mut trees = Vec::new();
-    for path in options.paths() {
-        if !path.is_dir() {
-            return Err(format!("{} is not a directory", path.display()));
-        }
-        let name = path.file_name().unwrap_or_default();
-        let name = name.to_string_lossy().into_owned();
-        trees.push((path.display().to_string(), name));
-    }
-    Ok(trees)
-}
-
-/// The row of rounds that were run; the second peer is ours.
-pub(crate) fn row(
-    name: String,
-    level: &str,
-    rounds: Rounds,
-    peers: &[Peer],
-    sizes: Vec<usize>,
-) -> Row {
-    Row {
-        corpus: name,
-        level: level.to_owned(),
-        bytes: 0,
-        sizes,
-        cpu: peers.iter().map(|peer| peer.cpu.iter().sum()).collect(),
-        memory: peers[1].memory.clone(),
-        rounds,
-    }
+    record.print_row(part, row);
+    Ok(())
 }

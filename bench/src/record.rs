@@ -1,244 +1,344 @@
-//! Raw samples in `bench/record/*.csv`, and tables made from them in `docs/BENCHMARKS.md`.
+//! The record of a table: its circumstances, and the quantities from which the page is generated.
+//!
+//! A record is a text file, `bench/record/NAME.txt`. It begins with lines such as `commit:
+//! 68d7ca4`; each part of the table follows under its name in brackets, one line a row. A quantity
+//! is a number, or a median with the tenth and the ninetieth percentile, `1.164 [1.107..1.207]`;
+//! `-` is not measured. Single samples are not kept.
 
-use crate::measure::Rounds;
-use crate::published::PUBLISHED;
-use crate::table::{Form, Row, Table};
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::fmt::Write as _;
+use std::time::Instant;
 
-/// The columns of codecs, and, with two more, of whole processes.
-const COLUMNS: [&str; 2] = [
-    "corpus,level,bytes,peer,size,nanoseconds of each round",
-    "corpus,level,bytes,peer,size,CPU nanoseconds,peak memory,nanoseconds of each round",
-];
+use crate::measure::{Spread, median};
 
-/// Keeps the samples of a table.
-pub(crate) fn store(name: &str, table: &Table) -> Result<(), String> {
-    let path = path_of(name);
-    fs::create_dir_all(root().join("bench/record"))
-        .map_err(|error| format!("create bench/record: {error}"))?;
-    fs::write(&path, csv(name, &machine(), table))
-        .map_err(|error| format!("write {}: {error}", path.display()))
+/// Separates the cells of a line.
+const BAR: &str = " | ";
+
+/// One measured quantity of a row.
+struct Quantity {
+    peer: String,
+    metric: String,
+    /// The value of each round; one number once the record was read from its file.
+    samples: Vec<f64>,
+    /// Tenth and ninetieth percentile, if the table shows them.
+    range: Option<[f64; 2]>,
 }
 
-fn csv(name: &str, machine: &str, table: &Table) -> String {
-    let of_processes = table.rows.iter().any(|row| !row.cpu.is_empty());
-    let columns = COLUMNS[usize::from(of_processes)];
-    let mut text =
-        format!("# command: cargo xtask bench {name}\n# machine: {machine}\n{columns}\n");
-    for row in &table.rows {
-        let Row {
-            corpus,
-            level,
-            bytes,
-            memory,
-            ..
-        } = row;
-        for (peer, name) in table
-            .peers
-            .iter()
-            .take(row.rounds.times[0].len())
-            .enumerate()
-        {
-            let size = row.sizes.get(peer).map_or(String::new(), usize::to_string);
-            let times = row
-                .rounds
-                .times
-                .iter()
-                .map(|round| round[peer].as_nanos().to_string());
-            let times = times.collect::<Vec<_>>().join(" ");
-            text += &format!("{corpus},{level},{bytes},{name},{size},");
-            if of_processes {
-                let cpu = row.cpu.get(peer).map_or(0, Duration::as_nanos);
-                text += &format!("{cpu},{memory},");
-            }
-            text += &format!("{times}\n");
+impl Quantity {
+    fn spread(&self) -> Spread {
+        let median = median(&self.samples).unwrap_or(f64::NAN);
+        let [low, high] = self.range.unwrap_or([median; 2]);
+        Spread { low, median, high }
+    }
+
+    fn text(&self) -> String {
+        let Spread { low, median, high } = self.spread();
+        match self.range {
+            Some(_) => format!("{} [{}..{}]", rounded(median), rounded(low), rounded(high)),
+            None => rounded(median).to_string(),
         }
     }
-    text
 }
 
-/// Puts all tables of which there are records into the page.
-pub(crate) fn splice_all() -> Result<(), String> {
-    for table in PUBLISHED {
-        if path_of(table.name).exists() {
-            splice(table.name)?;
-        } else {
-            println!("{}: no record, left as it was", table.name);
-        }
-    }
-    Ok(())
+/// One row of a table: all its quantities.
+pub(crate) struct RecordRow {
+    pub(crate) name: String,
+    quantities: Vec<Quantity>,
 }
 
-/// Puts the table of `bench/record/NAME.csv` between `<!-- bench NAME -->` and `<!-- end NAME -->`.
-pub(crate) fn splice(name: &str) -> Result<(), String> {
-    let table = PUBLISHED.iter().find(|table| table.name == name);
-    let form = table.ok_or(format!("{name} is no table of the page"))?.form;
-    let page = root().join("docs/BENCHMARKS.md");
-    let text = read(&page)?;
-    let (open, close) = (
-        format!("<!-- bench {name} -->\n"),
-        format!("<!-- end {name} -->"),
-    );
-    let (before, rest) = text
-        .split_once(&open)
-        .ok_or(format!("{name}: no opening mark"))?;
-    let (_, after) = rest
-        .split_once(&close)
-        .ok_or(format!("{name}: no closing mark"))?;
-    let table = markdown(name, form, &read(&path_of(name))?)?;
-    let text = format!("{before}{open}{table}{close}{after}");
-    fs::write(&page, text).map_err(|error| format!("write {}: {error}", page.display()))?;
-    println!("{name}: spliced");
-    Ok(())
+impl RecordRow {
+    fn find(&self, peer: &str, metric: &str) -> Option<&Quantity> {
+        let mut all = self.quantities.iter();
+        all.find(|it| it.peer == peer && it.metric == metric)
+    }
+
+    /// The median of a quantity, if it was measured.
+    pub(crate) fn value(&self, peer: &str, metric: &str) -> Option<f64> {
+        Some(self.find(peer, metric)?.spread().median)
+    }
+
+    /// The median and the percentiles of a quantity.
+    pub(crate) fn spread(&self, peer: &str, metric: &str) -> Option<Spread> {
+        self.find(peer, metric).map(Quantity::spread)
+    }
+
+    /// The peers in the order of their first quantities.
+    pub(crate) fn peers(&self) -> Vec<&str> {
+        distinct(self.quantities.iter().map(|it| it.peer.as_str()))
+    }
 }
 
-/// The stored samples as a table, the command above it.
-fn markdown(name: &str, form: Form, csv: &str) -> Result<String, String> {
-    let mut machine = "";
-    let mut table = Table::new(form, &[]);
-    for line in csv.lines() {
-        if let Some(text) = line.strip_prefix("# machine: ") {
-            machine = text;
-        } else if !line.starts_with("# ") && !COLUMNS.contains(&line) {
-            add(&mut table, line)?;
-        }
-    }
-    if table.rows.is_empty() {
-        return Err("a record has no rows".into());
-    }
-    let table = table.markdown();
-    Ok(format!(
-        "`cargo xtask bench {name}`  \n{machine}\n\n{table}"
-    ))
+/// Rows that belong together.
+struct RecordPart {
+    name: String,
+    rows: Vec<RecordRow>,
 }
 
-/// Takes in one line of a record: a peer's part of a row.
-fn add(table: &mut Table, line: &str) -> Result<(), String> {
-    let cells: Vec<&str> = line.split(',').collect();
-    let (corpus, level, bytes, peer, size, cpu, memory, times) = match cells[..] {
-        [corpus, level, bytes, peer, size, times] => {
-            (corpus, level, bytes, peer, size, "", "", times)
+/// All quantities of a table, and the circumstances of their measurement.
+#[derive(Default)]
+pub(crate) struct TableRecord {
+    circumstances: Vec<(String, String)>,
+    parts: Vec<RecordPart>,
+}
+
+impl TableRecord {
+    /// Sets a circumstance.
+    pub(crate) fn say(&mut self, name: &str, text: impl Into<String>) {
+        let text = text.into().replace('\n', " ");
+        match self.circumstances.iter_mut().find(|(said, _)| said == name) {
+            Some((_, said)) => *said = text,
+            None => self.circumstances.push((name.to_owned(), text)),
         }
-        [corpus, level, bytes, peer, size, cpu, memory, times] => {
-            (corpus, level, bytes, peer, size, cpu, memory, times)
-        }
-        _ => return Err(format!("a record has the line {line:.60}")),
-    };
-    let number = |text: &str| {
-        text.parse::<u64>()
-            .map_err(|_| format!("{text} is not a number"))
-    };
-    if !table.peers.iter().any(|name| name == peer) {
-        table.peers.push(peer.to_owned());
     }
-    if peer == table.peers[0] {
-        table.rows.push(Row {
-            corpus: corpus.to_owned(),
-            level: level.to_owned(),
-            bytes: number(bytes)? as usize,
-            sizes: Vec::new(),
-            cpu: Vec::new(),
-            memory: memory.to_owned(),
-            rounds: Rounds {
-                times: Vec::new(),
-                units: 0,
-            },
+
+    /// A circumstance, if it is set.
+    pub(crate) fn said(&self, name: &str) -> Option<&str> {
+        let found = self.circumstances.iter().find(|(said, _)| said == name);
+        found.map(|(_, text)| text.as_str())
+    }
+
+    /// Notes the number of rounds of a row; the record keeps the least and the largest.
+    pub(crate) fn count_rounds(&mut self, rounds: usize) {
+        let said = self.said("rounds").unwrap_or_default();
+        let said = said.split(' ').filter_map(|word| word.parse().ok());
+        let all: Vec<usize> = said.chain([rounds]).collect();
+        let (least, most) = (all.iter().min(), all.iter().max());
+        let (least, most) = (least.unwrap_or(&rounds), most.unwrap_or(&rounds));
+        let to = format!("{least} to ");
+        let least = if least == most { "" } else { &to };
+        self.say("rounds", format!("medians of {least}{most}"));
+    }
+
+    /// Adds a sample of a quantity.
+    pub(crate) fn add(&mut self, part: &str, row: &str, peer: &str, metric: &str, value: f64) {
+        self.quantity([part, row, peer, metric]).samples.push(value);
+    }
+
+    /// Adds a quantity with its percentiles.
+    pub(crate) fn add_spread(&mut self, key: [&str; 4], Spread { low, median, high }: Spread) {
+        let quantity = self.quantity(key);
+        quantity.samples = vec![median];
+        quantity.range = Some([low, high]);
+    }
+
+    /// Does a piece of work and adds the seconds that it took.
+    pub(crate) fn timed<T>(
+        &mut self,
+        [part, row, peer]: [&str; 3],
+        work: impl FnOnce() -> Result<T, String>,
+    ) -> Result<T, String> {
+        let start = Instant::now();
+        let result = work()?;
+        self.add(part, row, peer, "seconds", start.elapsed().as_secs_f64());
+        Ok(result)
+    }
+
+    fn quantity(&mut self, [part, row, peer, metric]: [&str; 4]) -> &mut Quantity {
+        let at = self.parts.iter().position(|it| it.name == part);
+        let at = at.unwrap_or_else(|| {
+            let (name, rows) = (part.to_owned(), Vec::new());
+            self.parts.push(RecordPart { name, rows });
+            self.parts.len() - 1
         });
+        let rows = &mut self.parts[at].rows;
+        let at = rows.iter().rposition(|it| it.name == row);
+        let at = at.unwrap_or_else(|| {
+            let (name, quantities) = (row.to_owned(), Vec::new());
+            rows.push(RecordRow { name, quantities });
+            rows.len() - 1
+        });
+        let all = &mut rows[at].quantities;
+        let at = all
+            .iter()
+            .position(|it| it.peer == peer && it.metric == metric);
+        let at = at.unwrap_or_else(|| {
+            all.push(Quantity {
+                peer: peer.to_owned(),
+                metric: metric.to_owned(),
+                samples: Vec::new(),
+                range: None,
+            });
+            all.len() - 1
+        });
+        &mut all[at]
     }
-    let row = table.rows.last_mut().ok_or("a record has no first peer")?;
-    if !size.is_empty() {
-        row.sizes.push(number(size)? as usize);
-    }
-    if !cpu.is_empty() {
-        row.cpu.push(Duration::from_nanos(number(cpu)?));
-    }
-    for (round, time) in times.split(' ').enumerate() {
-        if round == row.rounds.times.len() {
-            row.rounds.times.push(Vec::new());
+
+    /// Replaces the samples of each quantity by the least of them.
+    pub(crate) fn keep_least(&mut self) {
+        for row in self.parts.iter_mut().flat_map(|part| &mut part.rows) {
+            for quantity in &mut row.quantities {
+                let least = quantity.samples.iter().copied().reduce(f64::min);
+                quantity.samples = least.into_iter().collect();
+            }
         }
-        row.rounds.times[round].push(Duration::from_nanos(number(time)?));
     }
-    Ok(())
+
+    /// The names of the parts.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| part.name.as_str())
+    }
+
+    /// The rows of a part, in the order of their first samples.
+    pub(crate) fn rows(&self, part: &str) -> &[RecordRow] {
+        let found = self.parts.iter().find(|it| it.name == part);
+        found.map_or(&[], |part| &part.rows)
+    }
+
+    /// All rows, with the names of their parts.
+    pub(crate) fn all_rows(&self) -> impl Iterator<Item = (&str, &RecordRow)> {
+        let parts = self.parts.iter();
+        parts.flat_map(|part| part.rows.iter().map(|row| (part.name.as_str(), row)))
+    }
+
+    /// The median of a quantity, if it was measured.
+    pub(crate) fn value(&self, part: &str, row: &str, peer: &str, metric: &str) -> Option<f64> {
+        let rows = self.rows(part);
+        let row = rows.iter().find(|it| it.name == row)?;
+        row.value(peer, metric)
+    }
+
+    /// Prints a row as soon as it was measured.
+    pub(crate) fn print_row(&self, part: &str, row: &str) {
+        let Some(found) = self.rows(part).iter().find(|it| it.name == row) else {
+            return;
+        };
+        let mut line = format!("  {part}, {row}:");
+        for quantity in &found.quantities {
+            let Quantity { peer, metric, .. } = quantity;
+            let _ = write!(line, " {peer} {metric} {};", quantity.text());
+        }
+        println!("{}", line.trim_end_matches(';'));
+    }
+
+    /// The text of the file.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for (name, said) in &self.circumstances {
+            let _ = writeln!(text, "{name}: {said}");
+        }
+        for part in &self.parts {
+            let quantities = part.rows.iter().flat_map(|row| &row.quantities);
+            let columns = distinct(quantities.map(|it| (it.peer.as_str(), it.metric.as_str())));
+            let _ = write!(text, "\n[{}]\nrow", part.name);
+            for (peer, metric) in &columns {
+                let _ = write!(text, "{BAR}{peer}: {metric}");
+            }
+            for row in &part.rows {
+                let _ = write!(text, "\n{}", row.name);
+                for (peer, metric) in &columns {
+                    let quantity = row.find(peer, metric);
+                    let quantity = quantity.map_or("-".to_owned(), Quantity::text);
+                    let _ = write!(text, "{BAR}{quantity}");
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Reads the text of a file.
+    pub(crate) fn parse(text: &str) -> Result<TableRecord, String> {
+        let mut record = TableRecord::default();
+        let mut part: Option<&str> = None;
+        let mut columns: Vec<(&str, &str)> = Vec::new();
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            let wrong = || format!("a record has the line {line:.60}");
+            let name = line.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+            if name.is_some() {
+                part = name;
+                continue;
+            }
+            let Some(part) = part else {
+                let (name, text) = line.split_once(": ").ok_or_else(wrong)?;
+                record.say(name, text);
+                continue;
+            };
+            let mut cells = line.split(BAR);
+            let row = cells.next().unwrap_or_default();
+            if row == "row" {
+                let pairs = cells.map(|cell| cell.split_once(": ").ok_or_else(wrong));
+                columns = pairs.collect::<Result<_, _>>()?;
+                continue;
+            }
+            let cells: Vec<&str> = cells.collect();
+            if cells.len() != columns.len() {
+                return Err(wrong());
+            }
+            for ((peer, metric), cell) in columns.iter().zip(cells).filter(|it| it.1 != "-") {
+                let number = |text: &str| text.parse::<f64>().map_err(|_| wrong());
+                let Some((median, range)) = cell.split_once(" [") else {
+                    record.add(part, row, peer, metric, number(cell)?);
+                    continue;
+                };
+                let (low, high) = range.split_once("..").ok_or_else(wrong)?;
+                let spread = Spread {
+                    low: number(low)?,
+                    median: number(median)?,
+                    high: number(high.trim_end_matches(']'))?,
+                };
+                record.add_spread([part, row, peer, metric], spread);
+            }
+        }
+        Ok(record)
+    }
 }
 
-/// The kind of CPU; nothing that names the machine.
-pub(crate) fn machine() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let fields: BTreeMap<&str, &str> = info
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .map(|(key, value)| (key.trim(), value.trim()))
-        .collect();
-    // Not what this thread may use: it is held on one.
-    let cpus = info
-        .lines()
-        .filter(|line| line.starts_with("processor"))
-        .count();
-    format!(
-        "{} ({cpus} CPUs)",
-        fields.get("model name").unwrap_or(&std::env::consts::ARCH)
-    )
+/// Each value once, in the order of the first ones.
+pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))
-}
-
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-}
-
-fn path_of(name: &str) -> PathBuf {
-    root().join(format!("bench/record/{name}.csv"))
+/// A whole number as it is, another one with nine digits.
+fn rounded(value: f64) -> f64 {
+    if value.fract() == 0.0 {
+        return value;
+    }
+    format!("{value:.8e}").parse().unwrap_or(value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The page shows what the records hold, and `bench report` would change nothing.
     #[test]
-    fn records_are_in_the_page() {
-        let page = read(&root().join("docs/BENCHMARKS.md")).unwrap();
-        for table in PUBLISHED
-            .iter()
-            .filter(|table| path_of(table.name).exists())
-        {
-            let record = read(&path_of(table.name)).unwrap();
-            let spliced = markdown(table.name, table.form, &record).unwrap();
-            assert!(page.contains(&spliced), "{}", table.name);
+    fn a_record_is_read_as_it_was_written() {
+        let mut record = TableRecord::default();
+        record.say("commit", "abc");
+        for rounds in [7, 5, 9] {
+            record.count_rounds(rounds);
         }
-    }
-
-    #[test]
-    fn record_of_processes_gives_its_table_again() {
-        let ms = Duration::from_millis;
-        let row = |peers: usize| Row {
-            corpus: "usr".into(),
-            level: "zstd:1".into(),
-            bytes: 0,
-            sizes: vec![1000, 990],
-            cpu: vec![ms(30), ms(15)],
-            memory: "9 MB".into(),
-            rounds: Rounds {
-                times: vec![[ms(20), ms(10), ms(15), ms(40)][..peers].to_vec(); 3],
-                units: 1,
-            },
+        for value in [0.5, 0.25, 3.0, 0.1] {
+            record.add("compress", "zstd 1", "ours", "seconds", value);
+        }
+        record.add("compress", "zstd 3, fast", "C", "bytes", 73_645_762.0);
+        let spread = Spread {
+            low: 0.912_345_678_912,
+            median: 1.0,
+            high: 1.5,
         };
-        let peers = ["mksquashfs", "restow", "restow verifying", "gensquashfs"].map(str::to_owned);
-        let mut table = Table::new(Form::Squashfs, &peers);
-        table.rows = vec![row(4), row(3)];
-        let text = markdown("x", Form::Squashfs, &csv("x", "a machine", &table)).unwrap();
-        assert!(
-            text.starts_with("`cargo xtask bench x`  \na machine\n\n| tree |"),
-            "{text}"
+        record.add_spread(["x", "1@4K", "ours", "speed"], spread);
+        let again = TableRecord::parse(&record.text()).unwrap();
+        assert_eq!(again.text(), record.text());
+        assert_eq!(again.said("commit"), Some("abc"));
+        assert_eq!(again.said("rounds"), Some("medians of 5 to 9"));
+        let of = |metric| again.value("compress", "zstd 1", "ours", metric);
+        assert_eq!((of("seconds"), of("bytes")), (Some(0.375), None));
+        let row = &again.rows("x")[0];
+        let spread = row.spread("ours", "speed").unwrap();
+        assert_eq!(
+            (spread.low, spread.median, spread.high),
+            (0.912_345_679, 1.0, 1.5)
         );
-        assert!(text.ends_with(&table.markdown()), "{text}");
-        assert!(text.contains(
-            "| usr | zstd:1 | 0.02 | 0.500 [0.500..0.500] | 0.500 | 0.750 [0.750..0.750] | - | 0.9900 | 9 MB |"
-        ));
+        assert!(again.text().contains("1@4K | 1 [0.912345679..1.5]\n"));
+        record.keep_least();
+        let least = record.value("compress", "zstd 1", "ours", "seconds");
+        assert_eq!(least, Some(0.1));
+        assert!(TableRecord::parse("[a]\nrow | b: c\nd | x").is_err());
+        assert!(TableRecord::parse("a").is_err() && TableRecord::parse("[a]\nb | 1").is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Exact compressed sizes of the generated corpora, kept in `bench/sizes.csv`: a change of a level's results shows in
-//! a diff, and is then either wanted or not.
+//! Exact compressed sizes of the generated corpora, kept in `bench/sizes.csv`: a change of a
+//! level's results shows in a diff, and is then either wanted or not.
 
 use crate::corpus::{self, Corpus};
 use crate::options::Options;

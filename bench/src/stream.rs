@@ -1,21 +1,20 @@
-//! One frame of unknown content size, fed and taken in 4096-byte pieces: how the kernel's file systems and
-//! pipes call a codec.
+//! One frame of unknown content size, fed and taken in 4096-byte pieces: how the kernel's file
+//! systems and pipes call a codec.
+
+use std::time::Instant;
 
 use crate::measure::Turn;
 use crate::options::Options;
 use crate::peers::{Decoder, Encoder};
-use crate::rows;
-use crate::table::Table;
-use std::time::Instant;
+use crate::record::TableRecord;
+use crate::rows::{self, RowTurns};
 
-/// A frame that C makes is decoded.
-pub(crate) fn decode(options: &Options) -> Result<Table, String> {
+/// Decodes a frame of C.
+pub(crate) fn decode(options: &Options, record: &mut TableRecord) -> Result<(), String> {
     let peers = options.peers_or(&["c", "ours"]);
-    rows::of_all(options, &peers, |corpus, level| {
-        let content = corpus.start(options.sample);
-        let mut frame = vec![0; Encoder::bound(content.len())];
-        let len = Encoder::new("c")?.encode_stream(level, content, &mut frame)?;
-        frame.truncate(len);
+    rows::of_all(options, record, &peers, |corpus, level, measure| {
+        let content = corpus.start(options.sample());
+        let frame = frame(&mut Encoder::new("c")?, level, content)?;
         let mut turns: Vec<Turn> = Vec::new();
         for peer in &peers {
             let mut decoder = Decoder::new(peer)?;
@@ -31,23 +30,24 @@ pub(crate) fn decode(options: &Options) -> Result<Table, String> {
                 Ok(time)
             }));
         }
-        let bytes = |_| content.len();
-        rows::measure(options, corpus, level, Vec::new(), &mut turns, 1, bytes)
+        let (sizes, units) = (Vec::new(), vec![content.len()]);
+        measure(RowTurns {
+            turns,
+            sizes,
+            units,
+        })
     })
 }
 
-/// A corpus' first bytes are encoded.
-pub(crate) fn encode(options: &Options) -> Result<Table, String> {
+/// Encodes a corpus' first bytes.
+pub(crate) fn encode(options: &Options, record: &mut TableRecord) -> Result<(), String> {
     let peers = options.peers_or(&["c", "ours"]);
-    rows::of_all(options, &peers, |corpus, level| {
-        let content = corpus.start(options.sample);
-        let mut turns: Vec<Turn> = Vec::new();
-        let mut sizes = Vec::new();
+    rows::of_all(options, record, &peers, |corpus, level, measure| {
+        let content = corpus.start(options.sample());
+        let (mut turns, mut sizes): (Vec<Turn>, _) = (Vec::new(), Vec::new());
         for peer in &peers {
             let mut encoder = Encoder::new(peer)?;
-            let mut frame = vec![0; Encoder::bound(content.len())];
-            let len = encoder.encode_stream(level, content, &mut frame)?;
-            frame.truncate(len);
+            let frame = frame(&mut encoder, level, content)?;
             let mut decoded = vec![0; content.len()];
             let len = Decoder::new("c")?.decode_stream(&frame, &mut decoded)?;
             if decoded[..len] != *content {
@@ -65,7 +65,18 @@ pub(crate) fn encode(options: &Options) -> Result<Table, String> {
                 Ok(time)
             }));
         }
-        let bytes = |_| content.len();
-        rows::measure(options, corpus, level, sizes, &mut turns, 1, bytes)
+        let units = vec![content.len()];
+        measure(RowTurns {
+            turns,
+            sizes,
+            units,
+        })
     })
+}
+
+fn frame(encoder: &mut Encoder, level: i32, content: &[u8]) -> Result<Vec<u8>, String> {
+    let mut frame = vec![0; Encoder::bound(content.len())];
+    let len = encoder.encode_stream(level, content, &mut frame)?;
+    frame.truncate(len);
+    Ok(frame)
 }

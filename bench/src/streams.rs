@@ -1,70 +1,66 @@
 //! Send streams, by whole processes: `restow` beside btrfs-progs, Linux and CRC-32C alone.
 //!
-//! The steps are those by which compressed send and receive were published: time of the user and of the system, elapsed time,
-//! memory, and blocks read and written.
+//! The steps are those by which compressed send and receive were published: time of the user and of
+//! the system, elapsed time, memory, and blocks read and written.
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::cells::{cell, markdown, mb, over};
 use crate::measure;
-use crate::options::Options;
+use crate::options::{Options, read};
+use crate::plot::groups;
+use crate::record::TableRecord;
+use crate::scratch::{ScratchDir, mount, run, version, words};
+use crate::table::RenderedTable;
 
-/// Rounds of each step. Programs take turns, and the order turns around after each round.
+/// System time of compressed data over that of version 1, from the patches that brought compressed
+/// streams: work, ratio, both steps, and the programs of btrfs-progs and restow.
+const PUBLISHED: [(&str, f64, [&str; 2], [&str; 2]); 2] = [
+    (
+        "send",
+        0.74,
+        ["send v1", "send compressed"],
+        ["btrfs send", "restow send, mounted"],
+    ),
+    (
+        "receive",
+        0.70,
+        ["receive v1, force", "receive compressed"],
+        ["btrfs receive", "restow receive"],
+    ),
+];
+
+/// The part of the record with the sizes of the streams.
+const SIZES: &str = "stream";
+
+/// Bytes of the tree, and rounds.
+const BYTES: usize = 128 << 20;
 const ROUNDS: usize = 5;
 
-/// Prints the tables.
-///
-/// # Errors
-/// A program is missing, fails, or makes something else than it should.
-pub(crate) fn streams(options: &Options) -> Result<(), String> {
-    let [tree] = &options.paths().collect::<Vec<_>>()[..] else {
-        return Err("--corpus names one directory, to be sent".into());
-    };
-    println!("{HEAD}");
-    let (sizes, _) = measured(tree, &std::env::temp_dir(), ROUNDS)?;
-    println!("\n| stream | bytes |\n|---|---|");
-    for (name, bytes) in sizes {
-        println!("| {name} | {bytes} |");
+/// Sends and receives a tree in each step.
+pub(crate) fn measure(options: &Options, record: &mut TableRecord) -> Result<(), String> {
+    let scratch = ScratchDir::new(options)?;
+    let (tree, said) = scratch.tree(options, BYTES)?;
+    let rounds = options.rounds_or(ROUNDS);
+    record.say("peers", version("btrfs", "--version"));
+    record.say("rounds", format!("medians of {rounds}"));
+    record.say(
+        "data",
+        format!("{said}, in a btrfs with compress-force=zstd:3"),
+    );
+    let trial = StreamTrial::new(&scratch, &tree)?;
+    trial.add_sizes(record)?;
+    for step in trial.steps() {
+        step.measure(&scratch, record, rounds)?;
     }
     Ok(())
 }
 
-/// Bytes of streams by their names.
-type Sizes = Vec<(&'static str, u64)>;
-
-/// What the rounds of one program in one step cost.
-pub(crate) struct OfProgram {
-    pub(crate) step: &'static str,
-    pub(crate) program: &'static str,
-    pub(crate) costs: Vec<Cost>,
-}
-
-/// Sends and receives a tree in a directory below `base`, printing a line for each program. Returns the bytes of the streams by
-/// their names, and the costs.
-///
-/// # Errors
-/// A program is missing, fails, or makes something else than it should.
-pub(crate) fn measured(
-    tree: &Path,
-    base: &Path,
-    rounds: usize,
-) -> Result<(Sizes, Vec<OfProgram>), String> {
-    let place = Place::new(tree, base)?;
-    let mut all = Vec::new();
-    for step in place.steps() {
-        all.extend(step.measure(rounds)?);
-    }
-    Ok((place.sizes()?, all))
-}
-
-/// Reads a file and prints its CRC-32C: what checking a stream costs at least.
-///
-/// # Errors
-/// The file cannot be read.
+/// Reads a file and prints its CRC-32C: the least cost of checking a stream.
 pub(crate) fn crc32c(file: &Path) -> Result<(), String> {
     let failed = |error| format!("read {}: {error}", file.display());
     let mut input = File::open(file).map_err(failed)?;
@@ -80,139 +76,56 @@ pub(crate) fn crc32c(file: &Path) -> Result<(), String> {
     Ok(())
 }
 
-const HEAD: &str = "| step | program | user s | system s | elapsed s | CPU | peak memory | blocks in | blocks out | elapsed, ratio |
-|---|---|---|---|---|---|---|---|---|---|";
-
-/// What GNU time says of a process.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Cost {
-    pub(crate) user: f64,
-    pub(crate) system: f64,
-    pub(crate) elapsed: f64,
-    pub(crate) memory_kib: f64,
-    blocks_in: f64,
-    blocks_out: f64,
-}
-
 /// A program that takes its turn.
-struct Turn {
+struct StreamTurn {
     name: &'static str,
-    /// What is run before each turn and not measured.
+    /// Commands before each turn that are not measured.
     before: Vec<Vec<String>>,
     command: Vec<String>,
 }
 
-/// The same work by several programs; the first is the one that the others are compared with.
-struct Step {
-    name: &'static str,
-    turns: Vec<Turn>,
-    /// Files that must be the same bytes.
-    same: Option<[PathBuf; 2]>,
-    /// A tree, and what must be the same tree.
-    trees: Vec<[String; 2]>,
-    restow: PathBuf,
-}
+/// Quantities of a turn: the elapsed time, and those of GNU time.
+const COSTS: [&str; 6] = [
+    "elapsed",
+    "user",
+    "system",
+    "memory",
+    "blocks in",
+    "blocks out",
+];
 
-impl Step {
-    fn measure(&self, rounds: usize) -> Result<Vec<OfProgram>, String> {
-        let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); self.turns.len()];
-        // The first round warms up.
-        for round in 0..=rounds {
-            for at in measure::order(round, self.turns.len()) {
-                let cost = self.turns[at].run()?;
-                if round > 0 {
-                    costs[at].push(cost);
-                }
-            }
-        }
-        if let Some([a, b]) = &self.same {
-            let read = |path: &Path| {
-                fs::read(path).map_err(|error| format!("read {}: {error}", path.display()))
-            };
-            if read(a)? != read(b)? {
-                return Err(format!("{}: {} differs", self.name, b.display()));
-            }
-        }
-        for [tree, made] in &self.trees {
-            // Linux leaves the root directory with the time of the last temporary name in it.
-            run(
-                &self.restow,
-                &["diff", "-q", "--ignore", "mtime", tree, made],
-            )?;
-        }
-        for (turn, of_turn) in self.turns.iter().zip(&costs) {
-            println!("{}", self.line(turn, of_turn, &costs[0]));
-        }
-        let turns = self.turns.iter().zip(costs);
-        Ok(turns
-            .map(|(turn, costs)| OfProgram {
-                step: self.name,
-                program: turn.name,
-                costs,
-            })
-            .collect())
-    }
-
-    fn line(&self, turn: &Turn, costs: &[Cost], first: &[Cost]) -> String {
-        let of = |field: fn(&Cost) -> f64| median(costs.iter().map(field));
-        let ratio = median(
-            costs
-                .iter()
-                .zip(first)
-                .map(|(cost, first)| cost.elapsed / first.elapsed.max(0.001)),
-        );
-        let (user, system, elapsed) = (of(|it| it.user), of(|it| it.system), of(|it| it.elapsed));
-        let mut line = format!("| {} | {} |", self.name, turn.name);
-        let _ = write!(line, " {user:.2} | {system:.2} | {elapsed:.3} |");
-        let _ = write!(
-            line,
-            " {:.0} % |",
-            (user + system) / elapsed.max(0.001) * 100.0
-        );
-        let _ = write!(line, " {:.0} MB |", of(|it| it.memory_kib) * 1024.0 / 1e6);
-        let _ = write!(
-            line,
-            " {} | {} |",
-            of(|it| it.blocks_in),
-            of(|it| it.blocks_out)
-        );
-        let _ = write!(line, " {ratio:.3} |");
-        line
-    }
-}
-
-impl Turn {
-    fn new(name: &'static str, command: Vec<String>) -> Turn {
-        Turn {
+impl StreamTurn {
+    fn new(name: &'static str, command: Vec<String>) -> StreamTurn {
+        StreamTurn {
             name,
             before: Vec::new(),
             command,
         }
     }
 
-    fn after(mut self, before: Vec<Vec<String>>) -> Turn {
+    fn after(mut self, before: Vec<Vec<String>>) -> StreamTurn {
         self.before = before;
         self
     }
 
-    fn run(&self) -> Result<Cost, String> {
+    fn run(&self) -> Result<[f64; 6], String> {
         for words in &self.before {
             // There is nothing to remove in the first round.
-            let _ = Command::new(&words[0])
+            let mut command = Command::new(&words[0]);
+            command
                 .args(&words[1..])
                 .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status();
+                .stderr(Stdio::null());
+            let _ = command.status();
         }
+        let mut command = Command::new("time");
+        command.args(["-f", "%U %S %M %I %O"]).args(&self.command);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         let start = Instant::now();
-        let output = Command::new("time")
-            .args(["-f", "%U %S %M %I %O"])
-            .args(&self.command)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+        let output = command
             .output()
             .map_err(|error| format!("run time: {error}"))?;
-        let elapsed: Duration = start.elapsed();
+        let elapsed = start.elapsed().as_secs_f64();
         let said = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
             return Err(format!("{:?}: {said}", self.command));
@@ -222,90 +135,118 @@ impl Turn {
         let [user, system, memory_kib, blocks_in, blocks_out] = numbers[..] else {
             return Err(format!("time said: {said}"));
         };
-        Ok(Cost {
+        Ok([
+            elapsed,
             user,
             system,
-            elapsed: elapsed.as_secs_f64(),
-            memory_kib,
+            memory_kib * 1024.0,
             blocks_in,
             blocks_out,
-        })
+        ])
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
+/// The same work by several programs; the first is the one that the others are compared with.
+struct StreamStep {
+    name: &'static str,
+    turns: Vec<StreamTurn>,
+    /// Files that must be the same bytes.
+    same: Option<[PathBuf; 2]>,
+    /// Pairs of trees that must be the same.
+    trees: Vec<[String; 2]>,
 }
 
-/// A file system with the tree, unmounted at the end.
-struct Place {
-    dir: PathBuf,
-    restow: PathBuf,
+impl StreamStep {
+    fn new(name: &'static str, turns: Vec<StreamTurn>) -> StreamStep {
+        StreamStep {
+            name,
+            turns,
+            same: None,
+            trees: Vec::new(),
+        }
+    }
+
+    fn measure(
+        &self,
+        scratch: &ScratchDir,
+        record: &mut TableRecord,
+        rounds: usize,
+    ) -> Result<(), String> {
+        // The first round warms up.
+        for round in 0..=rounds {
+            for at in measure::order(round, self.turns.len()) {
+                let turn = &self.turns[at];
+                let costs = turn.run()?;
+                for (metric, cost) in COSTS.iter().zip(costs).filter(|_| round > 0) {
+                    record.add(self.name, turn.name, "cost", metric, cost);
+                }
+            }
+        }
+        if let Some([a, b]) = &self.same
+            && read(a)? != read(b)?
+        {
+            return Err(format!("{}: {} differs", self.name, b.display()));
+        }
+        for [tree, made] in &self.trees {
+            // Linux leaves the root directory with the time of the last temporary name in it.
+            scratch.verify(tree, made)?;
+        }
+        for turn in &self.turns {
+            record.print_row(self.name, turn.name);
+        }
+        Ok(())
+    }
+}
+
+/// File systems with the tree.
+struct StreamTrial<'a> {
+    scratch: &'a ScratchDir,
     bench: PathBuf,
 }
 
-impl Place {
-    fn new(tree: &Path, base: &Path) -> Result<Place, String> {
+impl StreamTrial<'_> {
+    fn new<'a>(scratch: &'a ScratchDir, tree: &str) -> Result<StreamTrial<'a>, String> {
         let bench = std::env::current_exe().map_err(|error| error.to_string())?;
-        let restow = bench.with_file_name("restow");
-        let dir = base.join(format!("restow-bench-{}", std::process::id()));
-        fs::create_dir(&dir).map_err(|error| format!("create {}: {error}", dir.display()))?;
-        let place = Place { dir, restow, bench };
         for (name, options) in [
             ("source", "noatime,compress-force=zstd:3"),
             ("plain", "noatime"),
             ("forced", "noatime,compress-force=zstd:3"),
         ] {
-            let (image, at) = (place.path(&format!("{name}.img")), place.path(name));
-            run("truncate", &["-s", "8G", &image])?;
-            run("mkfs.btrfs", &["-q", &image])?;
-            run("mkdir", &[&at])?;
-            run("mount", &["-o", &format!("loop,{options}"), &image, &at])?;
+            let image = scratch.path(&format!("{name}.img"));
+            scratch.mkfs_btrfs(&image, 8 << 30)?;
+            mount("btrfs", options, &image, &scratch.make(name)?)?;
         }
-        let (tree, live) = (tree.display().to_string(), place.path("source/live"));
+        let [live, snapshot] = ["live", "tree"].map(|it| scratch.path(&format!("source/{it}")));
         run("btrfs", &["subvolume", "create", &live])?;
-        run("cp", &["-a", &tree, &live])?;
+        run("cp", &["-a", tree, &live])?;
         run("sync", &["-f", &live])?;
-        let snapshot = place.path("source/tree");
         run("btrfs", &["subvolume", "snapshot", "-r", &live, &snapshot])?;
         run("sync", &["-f", &live])?;
         // The image is read while it is mounted.
-        run("mount", &["-o", "remount,ro", &place.path("source")])?;
+        run("mount", &["-o", "remount,ro", &scratch.path("source")])?;
         for (file, options) in [
             ("v1", &["--proto", "1"][..]),
             ("v2", &["--compressed-data"]),
         ] {
-            let stream = place.path(file);
-            run(
-                "btrfs",
-                &[&["send", "-q", "-f", &stream], options, &[&snapshot]].concat(),
-            )?;
+            let stream = scratch.path(file);
+            let words = [&["send", "-q", "-f", &stream], options, &[&snapshot]].concat();
+            run("btrfs", &words)?;
         }
-        Ok(place)
+        Ok(StreamTrial { scratch, bench })
     }
 
-    fn path(&self, name: &str) -> String {
-        self.dir.join(name).display().to_string()
+    fn add_sizes(&self, record: &mut TableRecord) -> Result<(), String> {
+        let [v1, v2, packed] = ["v1", "v2", "v1.zst"].map(|name| self.scratch.path(name));
+        run("zstd", &["-q", "-3", "-o", &packed, &v1])?;
+        let names = ["version 1", "compressed data", "version 1 through zstd -3"];
+        for (name, file) in names.into_iter().zip([v1, v2, packed]) {
+            let metadata = fs::metadata(&file).map_err(|error| format!("{file}: {error}"))?;
+            record.add(SIZES, name, "Linux", "bytes", metadata.len() as f64);
+        }
+        Ok(())
     }
 
-    fn sizes(&self) -> Result<Sizes, String> {
-        let packed = self.path("v1.zst");
-        run("zstd", &["-q", "-3", "-o", &packed, &self.path("v1")])?;
-        let size = |(name, file)| {
-            let metadata = fs::metadata(self.path(file)).map_err(|error| error.to_string())?;
-            Ok((name, metadata.len()))
-        };
-        let files = [
-            ("version 1", "v1"),
-            ("compressed data", "v2"),
-            ("version 1 through zstd -3", "v1.zst"),
-        ];
-        files.into_iter().map(size).collect()
-    }
-
-    fn steps(&self) -> Vec<Step> {
+    fn steps(&self) -> Vec<StreamStep> {
         vec![
             self.check("check v1", "v1"),
             self.send("send v1", &["--proto", "1"]),
@@ -324,51 +265,55 @@ impl Place {
         ]
     }
 
-    fn check(&self, name: &'static str, stream: &str) -> Step {
-        let stream = &*self.path(stream);
-        let restow = |words: &[&str]| self.words(&self.restow, words);
+    fn check(&self, name: &'static str, stream: &str) -> StreamStep {
+        let stream = &*self.scratch.path(stream);
+        let restow = |words: &[&str]| line(&self.scratch.restow, words);
         let verify = restow(&["stream", "verify", "--no-data", stream]);
         let dump = ["receive", "--dump", "-f", stream];
         let turns = vec![
-            Turn::new(
-                "CRC-32C alone",
-                self.words(&self.bench, &["crc32c", stream]),
-            ),
-            Turn::new("restow stream verify --no-data", verify),
-            Turn::new("restow stream dump", restow(&["stream", "dump", stream])),
-            Turn::new("restow receive --dump", restow(&dump)),
-            Turn::new(
-                "btrfs receive --dump",
-                self.words(Path::new("btrfs"), &dump),
-            ),
+            StreamTurn::new("CRC-32C alone", line(&self.bench, &["crc32c", stream])),
+            StreamTurn::new("restow stream verify --no-data", verify),
+            StreamTurn::new("restow stream dump", restow(&["stream", "dump", stream])),
+            StreamTurn::new("restow receive --dump", restow(&dump)),
+            StreamTurn::new("btrfs receive --dump", line(Path::new("btrfs"), &dump)),
         ];
-        self.step(name, turns)
+        StreamStep::new(name, turns)
     }
 
-    fn send(&self, name: &'static str, options: &[&str]) -> Step {
-        let snapshot = self.path("source/tree");
-        let image = format!("{}:tree", self.path("source.img"));
-        let turn = |who: &'static str, program: &Path, to: &str, from: &str| {
+    fn send(&self, name: &'static str, options: &[&str]) -> StreamStep {
+        let snapshot = self.scratch.path("source/tree");
+        let image = format!("{}:tree", self.scratch.path("source.img"));
+        let turn = |name: &'static str, program: &Path, to: &str, from: &str| {
             let args = [&["send", "-q"], options, &["-f", to, from]].concat();
-            let turn = Turn::new(who, self.words(program, &args));
+            let turn = StreamTurn::new(name, line(program, &args));
             turn.after(vec![words(&["rm", "-f", to])])
         };
-        let files = ["theirs", "mounted", "ours"].map(|file| self.path(file));
+        let files = ["theirs", "mounted", "ours"].map(|file| self.scratch.path(file));
         let turns = vec![
             turn("btrfs send", Path::new("btrfs"), &files[0], &snapshot),
-            turn("restow send, mounted", &self.restow, &files[1], &snapshot),
-            turn("restow send, image", &self.restow, &files[2], &image),
+            turn(
+                "restow send, mounted",
+                &self.scratch.restow,
+                &files[1],
+                &snapshot,
+            ),
+            turn(
+                "restow send, image",
+                &self.scratch.restow,
+                &files[2],
+                &image,
+            ),
         ];
         let [theirs, _, ours] = files.map(PathBuf::from);
-        Step {
+        StreamStep {
             same: Some([theirs, ours]),
-            ..self.step(name, turns)
+            ..StreamStep::new(name, turns)
         }
     }
 
-    fn receive(&self, name: &'static str, stream: &str, to: &str, options: &[&str]) -> Step {
-        let (stream, to) = (self.path(stream), self.path(to));
-        let turn = |who: &'static str, program: &Path, dir: &str, more: &[&str]| {
+    fn receive(&self, name: &'static str, stream: &str, to: &str, options: &[&str]) -> StreamStep {
+        let (stream, to) = (self.scratch.path(stream), self.scratch.path(to));
+        let turn = |name: &'static str, program: &Path, dir: &str, more: &[&str]| {
             let at = &*format!("{to}/{dir}");
             let before = vec![
                 words(&["btrfs", "subvolume", "delete", &format!("{at}/tree")]),
@@ -377,90 +322,102 @@ impl Place {
             ];
             let args = [&["receive", "-q"], more, options, &["-f", &*stream, at]].concat();
             // Each ends when all is on disk.
-            let script = format!("{} && sync -f {to}", self.words(program, &args).join(" "));
-            Turn::new(who, words(&["sh", "-c", &script])).after(before)
+            let script = format!("{} && sync -f {to}", line(program, &args).join(" "));
+            StreamTurn::new(name, words(&["sh", "-c", &script])).after(before)
         };
         let unread = ["--no-read-back"];
         let turns = vec![
             turn("btrfs receive", Path::new("btrfs"), "theirs", &[]),
-            turn("restow receive", &self.restow, "ours", &[]),
+            turn("restow receive", &self.scratch.restow, "ours", &[]),
             turn(
                 "restow receive --no-read-back",
-                &self.restow,
+                &self.scratch.restow,
                 "unread",
                 &unread,
             ),
         ];
-        let snapshot = self.path("source/tree");
+        let snapshot = self.scratch.path("source/tree");
         let trees = ["theirs", "ours", "unread"];
-        Step {
+        StreamStep {
             trees: trees
                 .map(|dir| [snapshot.clone(), format!("{to}/{dir}/tree")])
                 .to_vec(),
-            ..self.step(name, turns)
+            ..StreamStep::new(name, turns)
         }
     }
 
-    fn convert(&self) -> Step {
-        let files = ["one", "two"].map(|file| self.path(file));
-        let turn = |who: &'static str, threads: &str, to: &str| {
-            let source = self.path("v1");
+    fn convert(&self) -> StreamStep {
+        let files = ["one", "two"].map(|file| self.scratch.path(file));
+        let turn = |name: &'static str, threads: &str, to: &str| {
+            let source = self.scratch.path("v1");
             let options = ["-q", "--overwrite", "--compress", "zstd:3", threads];
             let args = [&["stream", "convert"], &options[..], &[&source, to]].concat();
-            Turn::new(who, self.words(&self.restow, &args))
+            StreamTurn::new(name, line(&self.scratch.restow, &args))
         };
         let turns = vec![
             turn("restow stream convert -j1", "-j1", &files[0]),
             turn("restow stream convert -j2", "-j2", &files[1]),
         ];
-        Step {
+        StreamStep {
             same: Some(files.map(PathBuf::from)),
-            ..self.step("convert v1 to zstd:3", turns)
+            ..StreamStep::new("convert v1 to zstd:3", turns)
         }
-    }
-
-    fn step(&self, name: &'static str, turns: Vec<Turn>) -> Step {
-        Step {
-            name,
-            turns,
-            same: None,
-            trees: Vec::new(),
-            restow: self.restow.clone(),
-        }
-    }
-
-    fn words(&self, program: &Path, args: &[&str]) -> Vec<String> {
-        words(&[&[&*program.display().to_string()], args].concat())
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        for name in ["source", "plain", "forced"] {
-            let _ = run("umount", &[&self.path(name)]);
+/// A program and its arguments.
+fn line(program: &Path, args: &[&str]) -> Vec<String> {
+    words(&[&[&*program.display().to_string()], args].concat())
+}
+
+/// The tables: streams, steps, and system time beside the published.
+pub(crate) fn show(record: &TableRecord) -> RenderedTable {
+    let of = |step: &str, program: &str, metric: &str| record.value(step, program, "cost", metric);
+    let sizes = record.rows(SIZES).iter();
+    let sizes: Vec<Vec<String>> = sizes
+        .map(|row| vec![row.name.clone(), cell(row.value("Linux", "bytes"), 0)])
+        .collect();
+    let (mut rows, mut bars) = (Vec::new(), Vec::new());
+    for step in record.parts().filter(|part| *part != SIZES) {
+        let programs: Vec<&str> = record.rows(step).iter().map(|row| &*row.name).collect();
+        let elapsed = |program: &str| of(step, program, "elapsed");
+        for program in &programs {
+            let to_first = over(elapsed(program), elapsed(programs[0]));
+            let mut row = vec![step.to_owned(), (*program).to_owned()];
+            row.extend(["user", "system"].map(|metric| cell(of(step, program, metric), 2)));
+            row.extend([elapsed(program), to_first].map(|value| cell(value, 3)));
+            row.push(cell(mb(of(step, program, "memory")), 1));
+            rows.push(row);
         }
-        let _ = fs::remove_dir_all(&self.dir);
+        if step.starts_with("send") || step.starts_with("receive") {
+            let bar = |(series, program): (usize, &&str)| (series, elapsed(program));
+            bars.push((
+                step.to_owned(),
+                programs.iter().enumerate().map(bar).collect(),
+            ));
+        }
     }
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-fn run(program: impl AsRef<Path>, args: &[&str]) -> Result<(), String> {
-    let program = program.as_ref();
-    let output = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("run {}: {error}", program.display()))?;
-    if output.status.success() {
-        return Ok(());
+    let ratios = PUBLISHED.map(|(name, published, [v1, v2], programs)| {
+        let ratio = |program: &str| over(of(v2, program, "system"), of(v1, program, "system"));
+        let ratios = [Some(published), ratio(programs[0]), ratio(programs[1])];
+        let cells = ratios.map(|ratio| cell(ratio, 2));
+        [name.to_owned()].into_iter().chain(cells).collect()
+    });
+    let columns = "step | program | user s | system s | elapsed s | to the first | MB of memory";
+    let text = format!(
+        "{}\n{}\nSystem time with compressed data, as a ratio to version 1:\n\n{}",
+        markdown("stream | bytes", &sizes),
+        markdown(columns, &rows),
+        markdown("work | published | btrfs-progs | restow", &ratios)
+    );
+    let series = [
+        "btrfs-progs",
+        "restow (sends mounted)",
+        "restow (sends image; no read-back)",
+    ];
+    let plot = groups("Elapsed seconds of sending and receiving", &series, &bars);
+    RenderedTable {
+        text,
+        plot: Some(plot),
     }
-    let said = [output.stdout, output.stderr].concat();
-    Err(format!(
-        "{} {args:?}: {}",
-        program.display(),
-        String::from_utf8_lossy(&said)
-    ))
 }

@@ -1,99 +1,85 @@
 //! Directories and archives: `restow` beside GNU tar, cp and diff.
 
-use std::path::Path;
-
 use crate::options::Options;
-use crate::processes::{Peer, Place, THREADS, find, rounds, row, trees};
-use crate::table::{Form, Table};
+use crate::processes::{self, ProcessPeer, THREADS};
+use crate::record::TableRecord;
+use crate::scratch::{ScratchDir, find, run, version, words};
 
-/// What both programs do with a tree.
-struct Task {
+/// The same work by GNU and by restow.
+struct TreeWork {
     name: &'static str,
-    peer: &'static str,
+    program: &'static str,
     theirs: Vec<String>,
     ours: Vec<String>,
-    /// What each makes, if anything; ours is verified.
+    /// The files that both make, if any; ours is verified.
     makes: Option<[String; 2]>,
 }
 
 /// Archives made and unpacked, directories copied and compared.
-pub(crate) fn of_host(options: &Options) -> Result<Table, String> {
-    let place = Place::new()?;
-    let mut table = Table::new(Form::Trees, &["GNU", "restow"].map(str::to_owned));
-    for (tree, name) in trees(options)? {
-        let (archive, copy) = (place.path("tree.tar"), place.path("tree"));
-        let tar = ["-cf", &archive, "-C", &tree, "."].map(str::to_owned);
-        made("tar", tar.to_vec())?;
-        made("cp", ["-a", &tree, &copy].map(str::to_owned).to_vec())?;
-        for task in tasks(&place, &tree, &archive, &copy) {
-            let theirs = found(task.peer)?;
-            let mut peers = vec![
-                Peer::new(task.peer, Path::new(&theirs), task.theirs),
-                Peer::new("restow", &place.restow, task.ours),
+pub(crate) fn of_host(options: &Options, record: &mut TableRecord) -> Result<(), String> {
+    let scratch = ScratchDir::new(options)?;
+    record.say(
+        "peers",
+        ["tar", "cp", "diff"]
+            .map(|name| version(name, "--version"))
+            .join(", "),
+    );
+    for (tree, name) in options.directories()? {
+        let (archive, copy) = (scratch.path("tree.tar"), scratch.path("tree"));
+        run("tar", &["-cf", &archive, "-C", &tree, "."])?;
+        run("cp", &["-a", &tree, &copy])?;
+        for work in tree_work(&scratch, &tree, &archive, &copy) {
+            let mut peers = [
+                ProcessPeer::new("GNU", &find(work.program)?, work.theirs),
+                ProcessPeer::new("restow", &scratch.restow, work.ours),
             ];
-            for (peer, made) in peers.iter_mut().zip(task.makes.iter().flatten()) {
-                peer.makes = Some(made.into());
+            for (peer, made) in peers.iter_mut().zip(work.makes.iter().flatten()) {
+                peer.makes = Some(made.clone());
             }
-            let rounds = rounds(&mut peers, options.seconds)?;
-            if let Some([_, ours]) = &task.makes {
-                place.verify(&tree, ours)?;
+            processes::measure(record, [&name, work.name], &mut peers, options.seconds)?;
+            if let Some([_, ours]) = &work.makes {
+                scratch.verify(&tree, ours)?;
             }
-            table.print_and_add(row(name.clone(), task.name, rounds, &peers, Vec::new()));
         }
         for made in [&archive, &copy] {
-            Peer::remove(Path::new(made))?;
+            ProcessPeer::remove(made)?;
         }
     }
-    Ok(table)
+    Ok(())
 }
 
-fn tasks(place: &Place, tree: &str, archive: &str, copy: &str) -> [Task; 4] {
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    let made = ["theirs", "ours"].map(|name| place.path(name));
+fn tree_work(scratch: &ScratchDir, tree: &str, archive: &str, copy: &str) -> [TreeWork; 4] {
+    let made = ["theirs", "ours"].map(|name| scratch.path(name));
     let tars = made.each_ref().map(|path| format!("{path}.tar"));
-    let (below, threads) = (
-        format!("--one-top-level={}", made[0]),
-        format!("-j{THREADS}"),
-    );
+    let below = format!("--one-top-level={}", made[0]);
     [
-        Task {
+        TreeWork {
             name: "tar made",
-            peer: "tar",
+            program: "tar",
             theirs: words(&["-cf", &tars[0], "-C", tree, "."]),
-            ours: words(&["copy", &threads, tree, &tars[1]]),
+            ours: words(&["copy", "-j", THREADS, tree, &tars[1]]),
             makes: Some(tars),
         },
-        Task {
+        TreeWork {
             name: "tar unpacked",
-            peer: "tar",
+            program: "tar",
             theirs: words(&["-xf", archive, &below]),
-            ours: words(&["copy", &threads, archive, &made[1]]),
+            ours: words(&["copy", "-j", THREADS, archive, &made[1]]),
             makes: Some(made.clone()),
         },
-        Task {
+        TreeWork {
             name: "directory copied",
-            peer: "cp",
+            program: "cp",
             theirs: words(&["-a", tree, &made[0]]),
-            ours: words(&["copy", &threads, tree, &made[1]]),
+            ours: words(&["copy", "-j", THREADS, tree, &made[1]]),
             makes: Some(made),
         },
-        Task {
+        TreeWork {
             name: "directories compared",
-            peer: "diff",
+            program: "diff",
             theirs: words(&["-r", "--no-dereference", tree, copy]),
             ours: words(&["diff", tree, copy]),
             makes: None,
         },
     ]
-}
-
-fn found(program: &str) -> Result<String, String> {
-    let path = find(program).ok_or(format!("{program} is not in PATH"))?;
-    Ok(path.display().to_string())
-}
-
-/// Runs a program once.
-fn made(program: &'static str, args: Vec<String>) -> Result<(), String> {
-    let path = found(program)?;
-    Peer::new(program, Path::new(&path), args).run().map(drop)
 }

@@ -1,4 +1,5 @@
-//! C's libzstd by its binding: contexts are reused, parameters follow from the level and the known size.
+//! C's libzstd by its binding: contexts are reused, parameters follow from the level and the known
+//! size.
 
 use super::pieces::PIECE;
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name};

@@ -1,5 +1,5 @@
-// The crate zstd of this repository, in workspaces that are allocated once. Included twice: `codec` is the build with
-// `arch`, and the one without.
+// The crate zstd of this repository, in workspaces that are allocated once. Included twice: `codec`
+// is the build with `arch`, and the one without.
 
 use codec::{
     Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Decoder, Encoder, Finish, LEVEL_MAX, Params, Status,

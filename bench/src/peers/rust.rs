@@ -1,4 +1,5 @@
-//! Other zstd codecs in Rust, one shot only. What some of them only write to a vector is copied to its place.
+//! Other zstd codecs in Rust, one shot only. What some of them only write to a vector is copied to
+//! its place.
 
 use structured_zstd as structured;
 

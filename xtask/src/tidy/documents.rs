@@ -189,7 +189,7 @@ fn is_ours(repository: &Repository, words: &str) -> bool {
     if !words.chars().all(is_path) || words.starts_with('/') {
         return false;
     }
-    // `bench/record/NAME.csv`: the reader puts the name in.
+    // `bench/record/NAME.txt`: the reader puts the name in.
     let is_placeholder = |part: &str| {
         let stem = part.split('.').next().unwrap_or_default();
         stem.len() > 1
