@@ -1,4 +1,5 @@
-//! Lists the subvolumes of a btrfs image: `cargo run -p restow-btrfs --example subvolumes -- IMAGE...`.
+//! Lists the subvolumes of a btrfs image: `cargo run -p restow-btrfs --example subvolumes --
+//! IMAGE...`.
 use std::error::Error;
 use std::fs::File;
 use std::io::{Write, stdout};

@@ -1,12 +1,4 @@
-//! Reads btrfs images as trees of files, and creates them from any tree.
-//!
-//! A file system is a forest of B-trees in one *logical* address space, which *chunks* map to one or more devices. The
-//! superblock locates the chunk tree and the root tree. Each subvolume is a tree of its own. File data lies in extents,
-//! which may be compressed and may be shared by several files and subvolumes.
-//!
-//! Each file of this crate covers one structure on disk, its reader next to its writer. All records are in `raw`, their
-//! bits in `flags`. The reader enforces the rules that the kernel checks and trusts nothing: every byte is verified
-//! against its checksum.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod check;

@@ -13,21 +13,26 @@ use crate::disk::raw::LABEL_BYTES;
 /// No file has more bytes than about twice this.
 const BYTES_MAX: u64 = 1 << 62;
 
-/// Options for creating a file system.
+/// Options for creating a file system. [`Options::default`] gives the usual ones, and a method for
+/// each field changes it: `Options::default().label(b"root".to_vec())`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
-    /// How extents are compressed: zlib 1 to 9, LZO, or zstd -15 to 15; `None` stores uncompressed what no rule or
-    /// property says to compress. A file's property `btrfs.compression` chooses another algorithm.
+    /// How extents are compressed: zlib 1 to 9, LZO, or zstd -15 to 15; `None` stores uncompressed
+    /// what no rule or property says to compress. A file's property `btrfs.compression` chooses
+    /// another algorithm.
     pub compression: Option<Settings>,
-    /// Overrides for files that match a pattern, also of the property. The first matching rule wins.
+    /// Overrides for files that match a pattern, also of the property. The first matching rule
+    /// wins.
     pub rules: Vec<Rule>,
-    /// Whether to try compression on every extent, even of files marked as not to be compressed, instead of only where a
-    /// sample looks compressible.
+    /// Whether to try compression on every extent, even of files marked as not to be compressed,
+    /// instead of only where a sample looks compressible.
     pub force: bool,
     /// Whether to copy extents that the source has already compressed in a way that btrfs supports.
     pub keep_extents: bool,
-    /// An older image, whose extents are kept where their content is unchanged. The image becomes the one that would be
-    /// made without it: nothing is kept if a sample of its extents was not made with these settings.
+    /// An older image, whose extents are kept where their content is unchanged. The image becomes
+    /// the one that would be made without it: nothing is kept if a sample of its extents was not
+    /// made with these settings.
     pub old: Option<OldImage>,
     /// The checksum algorithm for metadata and data.
     pub checksum: ChecksumType,
@@ -35,27 +40,29 @@ pub struct Options {
     pub metadata: Profile,
     /// Size of a tree block in bytes: a power of two from 4 KiB to 64 KiB.
     pub nodesize: u32,
-    /// Whether to store block group items in a tree of their own. Linux before 6.1 then mounts the file system
-    /// read-only.
+    /// Whether to store block group items in a tree of their own. Linux before 6.1 then mounts the
+    /// file system read-only.
     pub block_group_tree: bool,
-    /// Size of the file system in bytes; `None` for what the content needs plus `slack`. On a device, the device's
-    /// size.
+    /// Size of the file system in bytes; `None` for what the content needs plus `slack`. On a
+    /// device, the device's size.
     pub size: Option<u64>,
-    /// Bytes of unallocated space after the last block group, beside the free space that Linux needs before it changes
-    /// anything. 0 leaves nothing free: Linux can then only read. `None` leaves what Linux needs if that is at most a
-    /// twenty-fifth of the rest, otherwise just enough to delete files and to grow the file system.
+    /// Bytes of unallocated space after the last block group, beside the free space that Linux
+    /// needs before it changes anything. 0 leaves nothing free: Linux can then only read. `None`
+    /// leaves what Linux needs if that is at most a twenty-fifth of the rest, otherwise just enough
+    /// to delete files and to grow the file system.
     pub slack: Option<u64>,
     /// Directories that become subvolumes.
     pub subvolumes: Vec<NewSubvolume>,
-    /// The path of the default subvolume, which is mounted when no other is named; `None` for the top level.
+    /// The path of the default subvolume, which is mounted when no other is named; `None` for the
+    /// top level.
     pub default_subvolume: Option<Vec<u8>>,
     /// The file system's label: at most 255 bytes, without NUL.
     pub label: Vec<u8>,
     /// The file system's UUID; `None` derives it from the content.
     pub uuid: Option<[u8; 16]>,
-    /// The image continues another one, whose transactions are older than this: subvolumes keep the IDs and transactions
-    /// that they state, and files those of the source as far as their subvolume shares blocks with another. `None`
-    /// numbers everything from the start.
+    /// The image continues another one, whose transactions are older than this: subvolumes keep the
+    /// IDs and transactions that they state, and files those of the source as far as their
+    /// subvolume shares blocks with another. `None` numbers everything from the start.
     pub generation: Option<u64>,
     /// The least size of the file system, in bytes, if `size` is `None`.
     pub size_min: u64,
@@ -65,24 +72,26 @@ pub struct Options {
     pub duplicates: bool,
     /// Whether to skip and list files that cannot be read; otherwise they are errors.
     pub skip_unreadable: bool,
-    /// What is decoded again before the file system counts as finished.
+    /// Which extents are decoded for verification before the file system counts as finished.
     pub verify: Verify,
 }
 
-/// How a file system is opened.
+/// Options for opening a file system. As for [`Options`], a method for each field changes it.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct OpenOptions {
-    /// Limits on what the image may make this program hold.
+    /// Limits on the memory and the work that an image may demand.
     pub limits: Limits,
-    /// The copy of the superblock to use, an index into [`crate::SUPERBLOCK_PLACES`]; by default the newest that is
-    /// valid.
+    /// The copy of the superblock to use, an index into [`crate::SUPERBLOCK_PLACES`]; by default
+    /// the newest that is valid.
     pub superblock: Option<usize>,
-    /// Read the file system as it was this many commits before the last one: up to three, as far as the superblock
-    /// records them and their blocks have not been overwritten.
+    /// Read the file system as it was this many commits before the last one: up to three, as far as
+    /// the superblock records them and their blocks have not been overwritten.
     pub older_root: usize,
     /// Show the last commit alone, without the log.
     pub no_log: bool,
-    /// Ignore sources that are not devices of the first one's file system, and second images of a device.
+    /// Ignore sources that are not devices of the first one's file system, and second images of a
+    /// device.
     pub ignores_foreign: bool,
 }
 
@@ -110,7 +119,8 @@ pub struct NewSubvolume {
     pub received: Option<Received>,
     /// When it was created; `None` for the time of the file system.
     pub otime: Option<Time>,
-    /// What it keeps of its numbers if [`Options::generation`] is set; `None` numbers it as a new one.
+    /// The numbers that it keeps if [`Options::generation`] is set; `None` numbers it as a new
+    /// one.
     pub numbers: Option<Numbers>,
 }
 
@@ -125,7 +135,7 @@ pub struct Numbers {
     pub otransid: u64,
 }
 
-/// What a received subvolume records about the subvolume that was sent.
+/// The record of a received subvolume about the subvolume that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Its UUID.
@@ -161,7 +171,8 @@ pub struct CreateSummary {
     pub is_writable: bool,
     /// Whether Linux finds as much free space as it needs before it deletes files.
     pub can_delete: bool,
-    /// Paths of hard links across subvolumes: each subvolume gets a file of its own, and these share their content.
+    /// Paths of hard links across subvolumes: each subvolume gets a file of its own, and these
+    /// share their content.
     pub split_links: Vec<Vec<u8>>,
 }
 
@@ -193,6 +204,54 @@ impl Default for Options {
         }
     }
 }
+
+/// Adds a method for each field, which sets it.
+macro_rules! setters {
+    ($options:ident { $($field:ident: $value:ty,)* }) => {
+        impl $options {
+            $(
+                #[doc = concat!("Sets the field `", stringify!($field), "`.")]
+                #[must_use]
+                pub fn $field(mut self, $field: $value) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+setters!(Options {
+    compression: Option<Settings>,
+    rules: Vec<Rule>,
+    force: bool,
+    keep_extents: bool,
+    old: Option<OldImage>,
+    checksum: ChecksumType,
+    metadata: Profile,
+    nodesize: u32,
+    block_group_tree: bool,
+    size: Option<u64>,
+    slack: Option<u64>,
+    subvolumes: Vec<NewSubvolume>,
+    default_subvolume: Option<Vec<u8>>,
+    label: Vec<u8>,
+    uuid: Option<[u8; 16]>,
+    generation: Option<u64>,
+    size_min: u64,
+    epoch: Option<i64>,
+    duplicates: bool,
+    skip_unreadable: bool,
+    verify: Verify,
+});
+
+setters!(OpenOptions {
+    limits: Limits,
+    superblock: Option<usize>,
+    older_root: usize,
+    no_log: bool,
+    ignores_foreign: bool,
+});
 
 impl Options {
     pub(crate) fn check(&self) -> Result<()> {

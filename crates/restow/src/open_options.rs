@@ -59,13 +59,11 @@ impl Default for OpenOptions {
 
 impl OpenOptions {
     pub(crate) fn btrfs(&self, ignores_foreign: bool) -> btrfs::OpenOptions {
-        btrfs::OpenOptions {
-            superblock: self.superblock,
-            older_root: self.older_root,
-            no_log: self.no_log,
-            ignores_foreign,
-            ..btrfs::OpenOptions::default()
-        }
+        btrfs::OpenOptions::default()
+            .superblock(self.superblock)
+            .older_root(self.older_root)
+            .no_log(self.no_log)
+            .ignores_foreign(ignores_foreign)
     }
 }
 

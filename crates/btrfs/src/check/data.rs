@@ -68,7 +68,8 @@ impl DataDamage {
 }
 
 impl BtrfsChecker<'_> {
-    /// Checks that checksums belong to data extents and, if data is checked, that every copy of the data matches them.
+    /// Checks that checksums belong to data extents and, if data is checked, that every copy of the
+    /// data matches them.
     pub(super) fn checksums(&mut self, tree: &Tree) -> Result<()> {
         let (btrfs, extents, progress) = (self.btrfs, &self.extents, self.progress);
         let data = self.options.data >= DataCheck::Checksums;
@@ -120,7 +121,8 @@ pub(super) fn path(btrfs: &Btrfs, extents: &ExtentTree, at: u64) -> Option<Box<[
     btrfs.path_in(root, inode).ok()?.map(Into::into)
 }
 
-/// Reads every copy of the pieces and compares it with the checksums. A copy on a missing device is left out.
+/// Reads every copy of the pieces and compares it with the checksums. A copy on a missing device is
+/// left out.
 fn compare(
     btrfs: &Btrfs,
     pieces: &[ChecksummedRange<'_>],
@@ -194,8 +196,9 @@ impl Compared {
     }
 }
 
-/// What data extents cover, those that only the log has among them: ranges that do not touch, in ascending order. Extents follow each
-/// other in any number, and any number of tree blocks lies between them.
+/// The address ranges of data extents, including those that only the log has: ranges that do not
+/// touch, in ascending order. Extents follow each other in any number, and any number of tree
+/// blocks lies between them.
 struct CoveredRanges(Vec<(u64, u64)>);
 
 impl CoveredRanges {
@@ -207,7 +210,7 @@ impl CoveredRanges {
         CoveredRanges(ranges)
     }
 
-    /// The end of what is covered starting at `at`; `at` itself if it is not.
+    /// The end of the covered range that contains `at`; `at` itself if it is not.
     fn end(&self, at: u64) -> u64 {
         end_in(&self.0, at).max(at)
     }
@@ -311,8 +314,8 @@ impl<'b> ChecksumJobs<'b> {
         Ok(true)
     }
 
-    /// Queues the data between two addresses, whose checksums are in the item that starts at `from`. It may lie in
-    /// several chunks.
+    /// Queues the data between two addresses, whose checksums are in the item that starts at
+    /// `from`. It may lie in several chunks.
     fn compare(&mut self, item: &TreeItem<'_>, from: u64, mut at: u64, to: u64) {
         let superblock = self.btrfs.superblock();
         let sector = u64::from(superblock.sectorsize);

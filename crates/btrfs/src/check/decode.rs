@@ -1,4 +1,5 @@
-//! Decodes every encoded extent, each once: data whose checksum matches can still be invalid to its codec.
+//! Decodes every encoded extent, each once: data whose checksum matches can still be invalid to its
+//! codec.
 
 use tree::{Error, Result, ordered, to_usize};
 
@@ -13,7 +14,7 @@ use crate::read::Btrfs;
 /// Stored bytes that one job decodes.
 const JOB_BYTES: u64 = 512 << 10;
 
-/// What became of an extent's stored bytes.
+/// The result of decoding an extent.
 enum DecodeOutcome {
     Whole,
     /// The stored bytes cannot be read, or do not match their checksums: that is another finding.

@@ -10,9 +10,10 @@ use crate::disk::raw;
 use crate::disk::superblock::{SUPERBLOCK_PLACES, Superblock};
 
 impl BtrfsChecker<'_> {
-    /// Checks that every superblock copy on every device agrees; returns the flags of the first one.
+    /// Checks that every superblock copy on every device agrees; returns the flags of the first
+    /// one.
     ///
-    /// A copy that was never written, as in what btrfs-image restores, is all zeros.
+    /// A copy that was never written, as in restored images of btrfs-image, is all zeros.
     pub(super) fn superblocks(&mut self) -> Result<u64> {
         let mut flags = None;
         for open in self.btrfs.volume.space.devices() {
@@ -47,7 +48,8 @@ impl BtrfsChecker<'_> {
         Ok(flags.unwrap_or_default())
     }
 
-    /// Checks that devices are present once, have their recorded size, and include every device that a chunk names.
+    /// Checks that devices are present once, have their recorded size, and include every device
+    /// that a chunk names.
     pub(super) fn devices(&mut self) -> Result<()> {
         let btrfs = self.btrfs;
         let devices = btrfs.devices();
@@ -107,7 +109,8 @@ impl BtrfsChecker<'_> {
         Ok(())
     }
 
-    /// Finds chunks with parts on missing devices only. Without such chunks, missing devices are not damage.
+    /// Finds chunks with parts on missing devices only. Without such chunks, missing devices are
+    /// not damage.
     fn missing_devices(&mut self) -> Result<()> {
         let btrfs = self.btrfs;
         let missing = btrfs.devices().iter();

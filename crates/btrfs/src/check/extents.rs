@@ -25,7 +25,8 @@ pub(super) enum Referrer {
 }
 
 impl Referrer {
-    /// The sort key of references of one type in an extent item (`hash_extent_data_ref` in the kernel).
+    /// The sort key of references of one type in an extent item (`hash_extent_data_ref` in the
+    /// kernel).
     fn rank(self) -> u64 {
         match self {
             Referrer::Tree(id) | Referrer::Parent(id) => id,
@@ -130,7 +131,8 @@ pub(super) struct ExtentTree {
     /// Extents by address, each with one subvolume and file that refers to it.
     pub(super) files: Vec<(u64, u64, u64)>,
     full_backrefs: HashSet<u64>,
-    /// Once [`finish`](Extents::finish) was called: in ascending order of address, without overlaps.
+    /// Once [`finish`](Extents::finish) was called: in ascending order of address, without
+    /// overlaps.
     pub(super) block_groups: Vec<BlockGroup>,
 }
 
@@ -163,8 +165,8 @@ impl ExtentTree {
         }
     }
 
-    /// Sorts what was read, and takes out the block groups that overlap one before them: the extents in them would
-    /// count twice, or any number of times.
+    /// Sorts the lists, and takes out the block groups that overlap one before them: the
+    /// extents in them would count twice, or any number of times.
     pub(super) fn finish(&mut self) -> Vec<BlockGroup> {
         self.references.sort_unstable();
         self.block_groups

@@ -13,7 +13,7 @@ use crate::disk::key::{Key, Logical, item, object};
 use crate::disk::node::TreeItem;
 use crate::disk::tree::Tree;
 
-/// What was found in a subvolume.
+/// The inodes and names of a subvolume.
 #[derive(Default)]
 struct SubvolumeContents {
     inodes: HashMap<u64, (FileKind, u32)>,
@@ -68,7 +68,8 @@ impl BtrfsChecker<'_> {
             hashes
         };
         let at = tree.root;
-        // A subvolume's name belongs to no inode; its entries have a separate hash and no reference.
+        // A subvolume's name belongs to no inode; its entries have a separate hash and no
+        // reference.
         if without_index(&files.entries) != without_index(&files.indexes) {
             self.corrupt(
                 "directory's two lists of entries differ",
@@ -205,7 +206,8 @@ impl BtrfsChecker<'_> {
                     if kind == item::DIR_ITEM {
                         files.entries.push((0, bare));
                     } else {
-                        // 0 is not a valid index, so it means that there is no reference to compare with.
+                        // 0 is not a valid index, so it means that there is no reference to compare
+                        // with.
                         files
                             .indexes
                             .push((if is_inode { item.key.offset } else { 0 }, bare));
@@ -312,7 +314,8 @@ impl BtrfsChecker<'_> {
             FileKind::Directory if inode.size != current.name_bytes => {
                 self.corrupt("directory's size is wrong", tree.id, at.0, *number)?;
             }
-            // What is left of a file that is being deleted; its inode keeps the numbers of the whole file.
+            // What is left of a file that is being deleted; its inode keeps the numbers of the
+            // whole file.
             FileKind::Regular | FileKind::Symlink if inode.nlink == 0 => {}
             FileKind::Regular | FileKind::Symlink => {
                 if inode.nbytes != current.extent_bytes {

@@ -1,4 +1,4 @@
-//! Checks the log tree: what was synced since the last commit, which the kernel replays on mount.
+//! Checks the log tree: synced changes since the last commit, which the kernel replays on mount.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::disk::key::{Key, Logical, item, object};
 use crate::disk::subvolume::{TreeRoot, log_tree};
 use crate::disk::tree::Tree;
 
-/// What becomes a [`LogRanges`].
+/// The ranges of a log, before they become a [`LogRanges`].
 #[derive(Default)]
 struct LogCollector {
     data: Ranges,
@@ -101,7 +101,8 @@ impl BtrfsChecker<'_> {
         Ok(())
     }
 
-    /// Checks that the data of the log has checksums: in the log itself or, if it is older, in the checksum tree.
+    /// Checks that the data of the log has checksums: in the log itself or, if it is older, in the
+    /// checksum tree.
     pub(super) fn log_checksums(&mut self) -> Result<()> {
         for (from, to) in std::mem::take(&mut self.log.wanted) {
             let mut at = from;

@@ -1,8 +1,9 @@
 //! Checks a whole file system for consistency between its trees.
 //!
-//! Reading verifies only what it touches. The check reads everything, and compares everything that is stored twice:
-//! references to blocks and extents with the extent tree, directory entries with the names in inodes, block groups with
-//! their content, checksums with data. Its verdict should equal that of `btrfs check --check-data-csum`.
+//! Reading verifies only the data that it touches. The check reads everything, and compares
+//! everything that is stored twice: references to blocks and extents with the extent tree,
+//! directory entries with the names in inodes, block groups with their content, checksums with
+//! data. Its verdict should equal that of `btrfs check --check-data-csum`.
 
 mod data;
 mod decode;
@@ -33,9 +34,11 @@ use crate::read::Btrfs;
 pub use self::state::{CheckSummary, Note};
 
 impl Btrfs {
-    /// Checks the whole file system and calls `report` with each finding, in the same order for any number of threads.
+    /// Checks the whole file system and calls `report` with each finding, in the same order for any
+    /// number of threads.
     ///
-    /// Memory grows with the number of extents and of inodes per subvolume: some hundred bytes each.
+    /// Memory grows with the number of extents and of inodes per subvolume: some hundred bytes
+    /// each.
     ///
     /// # Errors
     /// Fails if the medium cannot be read. Damage in the image is not an error but a finding.
@@ -137,7 +140,8 @@ impl BtrfsChecker<'_> {
             self.tolerate(tree.id, result)?;
         }
         self.space(&roots)?;
-        // Snapshots begin with a root block of their own; only a hostile image has several trees with one.
+        // Snapshots begin with a root block of their own; only a hostile image has several trees
+        // with one.
         let mut known = HashSet::new();
         for root in &roots {
             let is_whole = root.refs > 0 && root.drop_progress == Key::MIN;

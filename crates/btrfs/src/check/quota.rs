@@ -1,7 +1,8 @@
-//! Checks what quota groups count against what subvolumes refer to.
+//! Compares the counts of quota groups with the extents of subvolumes.
 //!
-//! With full quotas, an extent counts for each subvolume that refers to it, and is exclusive to a group if no subvolume
-//! outside the group refers to it. With simple quotas, an extent counts for the subvolume that created it.
+//! With full quotas, an extent counts for each subvolume that refers to it, and is exclusive to a
+//! group if no subvolume outside the group refers to it. With simple quotas, an extent counts for
+//! the subvolume that created it.
 #![cfg_attr(
     not(test),
     warn(
@@ -25,8 +26,9 @@ use crate::disk::raw;
 use crate::disk::subvolume::TreeRoot;
 use crate::disk::tree::Tree;
 
-/// Steps of counting after which the comparison is given up. A file system needs about as many as it has extents, times
-/// the quota groups that one of them counts for; only a hostile one needs more.
+/// Steps of counting after which the comparison is given up. A file system needs about as many as
+/// it has extents, times the quota groups that one of them counts for; only a hostile one needs
+/// more.
 const STEPS_MAX: u64 = 1 << 28;
 
 /// Total length of the kept sets of subvolumes and of groups, for the same reason.
@@ -42,12 +44,12 @@ type Counts = (u64, u64);
 #[derive(Default)]
 struct QuotaGroups {
     counts: BTreeMap<u64, (Counts, Counts)>,
-    /// Groups and what they are part of, one level or more above.
+    /// Groups and the groups above them, one level or more above.
     parents: BTreeMap<u64, Vec<u64>>,
 }
 
 impl QuotaGroups {
-    /// All groups that count what belongs to this subvolume; `None` if there are too many.
+    /// All groups that count this subvolume's extents; `None` if there are too many.
     fn above(&self, subvolume: u64) -> Option<Vec<u64>> {
         let mut list = vec![subvolume];
         let mut known = BTreeSet::new();
@@ -223,7 +225,8 @@ impl BtrfsChecker<'_> {
                 return false;
             }
         }
-        // From the top level down, so that all that leads to a block is known before what the block refers to.
+        // From the top level down, so that all that leads to a block is known before what the block
+        // refers to.
         (paths.edges).sort_unstable_by_key(|&(level, from, to)| (!level, from, to));
         paths.edges.dedup();
         for (_, from, to) in &paths.edges {

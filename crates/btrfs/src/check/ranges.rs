@@ -1,9 +1,11 @@
 //! Sets of address ranges.
 
-/// Lists are sorted and joined when they have grown to twice what was left the time before, and to more than this.
+/// Lists are sorted and joined when they have grown to twice what was left the time before, and to
+/// more than this.
 const KEPT_MIN: usize = 1 << 12;
 
-/// Ranges that are added in any order and may repeat. Memory grows with the number of ranges that do not touch.
+/// Ranges that are added in any order and may repeat. Memory grows with the number of ranges that
+/// do not touch.
 #[derive(Default)]
 pub(super) struct Ranges {
     /// Start and end of each.

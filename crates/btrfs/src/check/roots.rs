@@ -36,7 +36,8 @@ impl BtrfsChecker<'_> {
         Ok(())
     }
 
-    /// Checks that both ends of each subvolume reference agree with each other and with the directory that holds it.
+    /// Checks that both ends of each subvolume reference agree with each other and with the
+    /// directory that holds it.
     pub(super) fn subvolume_references(&mut self, roots: &[TreeRoot]) -> Result<()> {
         let volume = &self.btrfs.volume;
         let mut forward = Vec::new();
@@ -100,7 +101,8 @@ impl BtrfsChecker<'_> {
         Ok(())
     }
 
-    /// Checks that each subvolume that is being deleted is listed as an orphan: nothing else leads Linux to it.
+    /// Checks that each subvolume that is being deleted is listed as an orphan: nothing else leads
+    /// Linux to it.
     pub(super) fn dead_roots(&mut self, roots: &[TreeRoot]) -> Result<()> {
         let nested = object::FIRST_FREE..=object::LAST_FREE;
         for root in roots.iter().filter(|root| nested.contains(&root.tree.id)) {

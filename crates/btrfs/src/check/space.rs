@@ -45,7 +45,8 @@ impl BtrfsChecker<'_> {
         self.space_caches()
     }
 
-    /// Checks that each chunk has a block group, and that each block group records its used bytes correctly.
+    /// Checks that each chunk has a block group, and that each block group records its used bytes
+    /// correctly.
     fn block_groups(&mut self) -> Result<()> {
         let groups = self.extents.block_groups.clone();
         let chunks: &[Chunk] = self.btrfs.chunks().chunks();
@@ -197,7 +198,7 @@ impl BtrfsChecker<'_> {
         Ok(())
     }
 
-    /// Checks that the free space tree lists exactly what no extent occupies.
+    /// Checks that the free space tree lists exactly the space that no extent occupies.
     fn free_space(&mut self, tree: &Tree) -> Result<()> {
         let btrfs = self.btrfs;
         let sector = u64::from(btrfs.superblock().sectorsize);
@@ -229,8 +230,8 @@ impl BtrfsChecker<'_> {
                 let groups = &self.extents.block_groups;
                 let known = groups.binary_search_by_key(&start, |group| group.start);
                 let is_stale = known.is_err() || known.is_ok_and(|index| groups[index].len != len);
-                // Older versions of mkfs.btrfs leave items of deleted block groups, which is harmless: Linux looks up
-                // the group at that address or after it.
+                // Older versions of mkfs.btrfs leave items of deleted block groups, which is
+                // harmless: Linux looks up the group at that address or after it.
                 if is_stale && groups.last().is_none_or(|group| group.start < start) {
                     return Err(item.corrupt("free space info is of no block group", start));
                 }

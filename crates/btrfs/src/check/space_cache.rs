@@ -1,7 +1,8 @@
 //! Checks the free space cache, version 1: a file in the root tree for each block group.
 //!
-//! Linux and `btrfs check` ignore a cache that is not of the last commit or whose pages have other checksums, so it is not
-//! damage. One that they would trust must list exactly the space that no extent occupies.
+//! Linux and `btrfs check` ignore a cache that is not of the last commit or whose pages have other
+//! checksums, so it is not damage. One that they would trust must list exactly the space that no
+//! extent occupies.
 #![cfg_attr(
     not(test),
     warn(
@@ -30,7 +31,8 @@ use crate::disk::superblock::SUPERBLOCK_PLACES;
 /// Bytes around a superblock that Linux keeps free: a stripe.
 const SUPERBLOCK_ROOM: u64 = 64 << 10;
 
-/// Most pages of a cache; the checksums of all must fit in the first page, so this is more than Linux can use.
+/// Most pages of a cache; the checksums of all must fit in the first page, so this is more than
+/// Linux can use.
 const PAGES_MAX: u64 = 1 << 14;
 
 impl BtrfsChecker<'_> {
@@ -92,7 +94,8 @@ impl BtrfsChecker<'_> {
         Ok(())
     }
 
-    /// The free ranges that a block group's cache lists, in its order; `None` if Linux would not use it.
+    /// The free ranges that a block group's cache lists, in its order; `None` if Linux would not
+    /// use it.
     fn cached_ranges(&self, group: &BlockGroup) -> Result<Option<Vec<(u64, u64)>>> {
         let btrfs = self.btrfs;
         let (volume, roots) = (&btrfs.volume, &btrfs.roots);
@@ -125,7 +128,8 @@ impl BtrfsChecker<'_> {
         let Some(bytes) = self.cache_content(number, pages.saturating_mul(page_bytes))? else {
             return Ok(None);
         };
-        // The checksums of all pages come first, then the generation, then entries; an entry is not divided.
+        // The checksums of all pages come first, then the generation, then entries; an entry is not
+        // divided.
         let page = to_usize(page_bytes);
         let (sums, entries) = bytes.split_at(to_usize(sums_bytes));
         let mut skip = sums.len();
@@ -214,7 +218,8 @@ impl BtrfsChecker<'_> {
     }
 }
 
-/// The address ranges in a chunk that are kept free for superblocks; `None` if they are spread over stripes.
+/// The address ranges in a chunk that are kept free for superblocks; `None` if they are spread over
+/// stripes.
 fn superblocks_in(chunk: &Chunk) -> Option<Vec<(u64, u64)>> {
     let mut ranges = Vec::new();
     for stripe in &chunk.stripes {

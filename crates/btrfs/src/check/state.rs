@@ -1,4 +1,4 @@
-//! The state of a check: what it has learned so far, and where it sends findings.
+//! The state of a check: its knowledge so far, and its findings.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct CheckSummary {
     pub data_bytes: u64,
     /// Bytes of content that encoded extents decoded to, each counted once.
     pub decoded_bytes: u64,
-    /// What is worth knowing but not an error.
+    /// Observations that are not errors.
     pub notes: Vec<Note>,
 }
 
@@ -34,11 +34,14 @@ pub struct CheckSummary {
 pub enum Note {
     /// This many devices are missing, but everything can be read from the others.
     MissingDevices(u64),
-    /// Data has not been checked: the image is a metadata dump of btrfs-image, without the content of files.
+    /// Data has not been checked: the image is a metadata dump of btrfs-image, without the content
+    /// of files.
     MetadataDump,
-    /// The superblock says that the devices are larger, by this many bytes, than they say themselves.
+    /// The superblock says that the devices are larger, by this many bytes, than they say
+    /// themselves.
     LargerThanDevices(u64),
-    /// The counts of quota groups were not compared: the file system itself says that they are out of date.
+    /// The counts of quota groups were not compared: the file system itself says that they are out
+    /// of date.
     QuotasInconsistent,
     /// The counts of quota groups were not compared: that takes too much memory or time.
     QuotasNotCounted,
@@ -82,16 +85,17 @@ impl fmt::Display for Note {
 pub(super) struct LogRanges {
     /// Extents of its files.
     pub(super) data: Vec<(u64, u64)>,
-    /// What it has checksums for.
+    /// Data that it has checksums for.
     pub(super) sums: Vec<(u64, u64)>,
-    /// What must have checksums.
+    /// Data that must have checksums.
     pub(super) wanted: Vec<(u64, u64)>,
 }
 
 /// The references to blocks and extents, if full quotas are checked.
 #[derive(Default)]
 pub(super) struct ReferenceEdges {
-    /// The level and address of a block, and the address of a block or data extent that it refers to.
+    /// The level and address of a block, and the address of a block or data extent that it refers
+    /// to.
     pub(super) edges: Vec<(u8, u64, u64)>,
 }
 
@@ -127,7 +131,7 @@ impl BtrfsChecker<'_> {
         self.findings.add(finding(tree, error))
     }
 
-    /// Records what is wrong in a tree, where, and what was found there.
+    /// Records a broken rule in a tree, with its place and the value found there.
     pub(super) fn corrupt(
         &mut self,
         what: &'static str,

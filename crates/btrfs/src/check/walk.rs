@@ -1,4 +1,5 @@
-//! Visits every tree block once, collects its references, and checks that each of its items can be parsed.
+//! Visits every tree block once, collects its references, and checks that each of its items can be
+//! parsed.
 
 use tree::{Result, to_u64};
 use zerocopy::FromBytes;
@@ -71,7 +72,7 @@ impl BtrfsChecker<'_> {
         Ok(())
     }
 
-    /// Parses an item and records what it refers to.
+    /// Parses an item and records its references.
     fn item(&mut self, node: &TreeBlock, item: &TreeItem<'_>, below: Referrer) -> Result<()> {
         let superblock = &self.btrfs.volume.superblock;
         let tree = node.owner;

@@ -14,7 +14,8 @@ const DEVICES_MAX: usize = 1024;
 pub(crate) struct AddressSpace {
     /// In ascending order of ID.
     devices: Vec<OpenDevice>,
-    /// Seed devices of other file systems, on which this one may be based: the chunk tree says whether it is.
+    /// Seed devices of other file systems, on which this one may be based: the chunk tree says
+    /// whether it is.
     candidates: Vec<(Superblock, OpenDevice)>,
     /// IDs of seed devices that are not present.
     missing_seeds: Vec<u64>,
@@ -38,7 +39,8 @@ const SEED_MISSING: Error = Error::InvalidInput(
 const FOREIGN: Error = Error::InvalidInput("the images are of different file systems");
 
 impl AddressSpace {
-    /// Reads the superblocks and returns the newest. At first, only the chunks listed in it are known.
+    /// Reads the superblocks and returns the newest. At first, only the chunks listed in it are
+    /// known.
     pub(crate) fn open(
         sources: Vec<Box<dyn ReadAt>>,
         options: &OpenOptions,
@@ -100,7 +102,8 @@ impl AddressSpace {
         Ok((space, superblock))
     }
 
-    /// Takes in the seed devices that are among all devices of the file system, which the chunk tree lists.
+    /// Takes in the seed devices that are among all devices of the file system, which the chunk
+    /// tree lists.
     ///
     /// # Errors
     /// Fails if an image is of another file system, unless that is ignored.
@@ -216,7 +219,8 @@ impl AddressSpace {
     /// Reads bytes from the first copy that `verify` accepts.
     ///
     /// # Errors
-    /// If every copy fails, the error of the first one whose device is present, or else of the first one.
+    /// If every copy fails, the error of the first one whose device is present, or else of the
+    /// first one.
     pub(crate) fn read_verified<T>(
         &self,
         logical: Logical,
@@ -238,13 +242,15 @@ impl AddressSpace {
         Err(first.expect("a chunk has at least one copy"))
     }
 
-    /// Reconstructs bytes of one stripe of a RAID5 or RAID6 chunk from the other stripes and the first parity.
+    /// Reconstructs bytes of one stripe of a RAID5 or RAID6 chunk from the other stripes and the
+    /// first parity.
     fn rebuild(&self, chunk: &Chunk, logical: Logical, buf: &mut [u8]) -> Result<()> {
         let place = chunk.place(logical, to_u64(buf.len()), 0);
         let second_parity = chunk.second_parity(logical);
         buf.fill(0);
         let mut other = vec![0; buf.len()];
-        // A device can have several stripes of a damaged chunk, so the device does not say which stripe is lost.
+        // A device can have several stripes of a damaged chunk, so the device does not say which
+        // stripe is lost.
         let lost = chunk.stripes.get(place.stripe);
         let begin = lost.map_or(0, |lost| lost.at.0);
         let offset = place.at.0.saturating_sub(begin);
@@ -282,8 +288,8 @@ impl AddressSpace {
     }
 }
 
-/// The newest superblock of the file system that is meant: that of the first source if others are ignored; otherwise one
-/// that may be based on the others, which are seeds.
+/// The newest superblock of the file system that is meant: that of the first source if others are
+/// ignored; otherwise one that may be based on the others, which are seeds.
 fn newest_of_its_own<'a>(
     found: &'a [(Superblock, Box<dyn ReadAt>)],
     options: &OpenOptions,

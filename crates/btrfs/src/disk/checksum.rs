@@ -1,5 +1,5 @@
-//! The four checksum algorithms (`fs/btrfs/accessors.h`, `enum btrfs_csum_type`), for superblocks, tree blocks and
-//! data.
+//! The four checksum algorithms (`fs/btrfs/accessors.h`, `enum btrfs_csum_type`), for superblocks,
+//! tree blocks and data.
 
 use tree::{Checksum, Error, Result};
 
@@ -106,8 +106,9 @@ impl ChecksumType {
     }
 }
 
-/// The hash of a name: the key offset of directory entries and attributes and, seeded with the directory's inode
-/// number, of extended references. CRC-32C without the initial and final inversions.
+/// The hash of a name: the key offset of directory entries and attributes and, seeded with the
+/// directory's inode number, of extended references. CRC-32C without the initial and final
+/// inversions.
 pub(crate) fn name_hash(seed: u32, name: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, name)
 }
@@ -121,7 +122,8 @@ mod tests {
 
     #[test]
     fn published_vectors() {
-        // RFC 3720 B.4; the xxHash specification; FIPS 180-2; RFC 7693 has only BLAKE2b-512, hence the output of b2sum
+        // RFC 3720 B.4; the xxHash specification; FIPS 180-2; RFC 7693 has only BLAKE2b-512, hence
+        // the output of b2sum
         // -l 256.
         let digest = |kind: ChecksumType, text: &[u8]| {
             let sum = kind.of(text);
@@ -149,7 +151,8 @@ mod tests {
 
     #[test]
     fn names_hash_as_the_kernel_does() {
-        // `default` in the root tree's directory, present in every file system: key (6 DIR_ITEM 2378154706).
+        // `default` in the root tree's directory, present in every file system: key (6 DIR_ITEM
+        // 2378154706).
         assert_eq!(name_hash(NAME_SEED, b"default"), 2_378_154_706);
     }
 }

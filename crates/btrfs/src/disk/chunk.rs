@@ -229,8 +229,8 @@ impl Chunk {
         }
     }
 
-    /// The place of the bytes starting at `logical`, which lies in this chunk, in this copy: up to the next stripe, at
-    /// most `len` bytes.
+    /// The place of the bytes starting at `logical`, which lies in this chunk, in this copy: up to
+    /// the next stripe, at most `len` bytes.
     #[expect(
         clippy::arithmetic_side_effects,
         clippy::indexing_slicing,
@@ -303,7 +303,8 @@ impl Profile {
     }
 }
 
-/// Bytes that a chunk occupies on each of its devices, rounded up to whole stripes if it is striped.
+/// Bytes that a chunk occupies on each of its devices, rounded up to whole stripes if it is
+/// striped.
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "each profile has its fewest stripes; see `stripe_counts`"

@@ -3,7 +3,8 @@
 use codec::{Algorithm, Decoder, Settings};
 use tree::{Error, Result};
 
-/// Maximum decoded and stored size of a compressed extent, in bytes (`BTRFS_MAX_UNCOMPRESSED`, `BTRFS_MAX_COMPRESSED`).
+/// Maximum decoded and stored size of a compressed extent, in bytes (`BTRFS_MAX_UNCOMPRESSED`,
+/// `BTRFS_MAX_COMPRESSED`).
 pub(crate) const EXTENT_BYTES_MAX: u64 = 128 << 10;
 
 /// A compression algorithm for extents.
@@ -73,8 +74,8 @@ impl Compression {
         all.find(|compression| compression.algorithm(sector_bytes) == algorithm)
     }
 
-    /// Decodes stored bytes, including padding, and fills all of `dst`, with zeros after the decoded data. `at` is
-    /// where they are stored.
+    /// Decodes stored bytes, including padding, and fills all of `dst`, with zeros after the
+    /// decoded data. `at` is where they are stored.
     pub(crate) fn decode(
         self,
         decoder: &mut Decoder,

@@ -105,8 +105,9 @@ fn look_up(volume: &Volume, tree: &Tree, at: Logical, len: u64, sums: &mut Vec<u
     Ok(())
 }
 
-/// Fills `dst`, whole sectors, with the data at `at`. Each sector is verified and taken from the first copy in which it
-/// is intact; without `checksums`, from the first copy that can be read. `sums` is scratch memory.
+/// Fills `dst`, whole sectors, with the data at `at`. Each sector is verified and taken from the
+/// first copy in which it is intact; without `checksums`, from the first copy that can be read.
+/// `sums` is scratch memory.
 pub(crate) fn read_data(
     volume: &Volume,
     checksums: Option<&Tree>,
@@ -144,7 +145,8 @@ fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> R
         let at = Logical(at.0.saturating_add(to_u64(index.saturating_mul(sector))));
         let found = checksum.of(data);
         let mut is_found = false;
-        // Retry the first copy too: that the whole range could not be read does not mean that this sector cannot.
+        // Retry the first copy too: that the whole range could not be read does not mean that this
+        // sector cannot.
         for copy in 0..copies {
             if volume.space.read_copy(chunk, at, data, copy).is_ok() && is_right(data, sum) {
                 is_found = true;

@@ -1,5 +1,6 @@
-//! Directory entries. Each has two items of the same form: one keyed by the hash of its name, for lookups, and one
-//! keyed by its directory index, for listing. Extended attributes have the same form.
+//! Directory entries. Each has two items of the same form: one keyed by the hash of its name, for
+//! lookups, and one keyed by its directory index, for listing. Extended attributes have the same
+//! form.
 
 use tree::is_valid_name;
 use tree::{FileKind, Result, to_u64};

@@ -13,7 +13,8 @@ use crate::disk::raw;
 pub(crate) struct FileExtent<'a> {
     /// Its offset in the file.
     pub(crate) offset: u64,
-    /// Length in the file; `offset + len` does not overflow. For inline content, the decoded length that it claims.
+    /// Length in the file; `offset + len` does not overflow. For inline content, the decoded length
+    /// that it claims.
     pub(crate) len: u64,
     /// The commit that wrote it.
     pub(crate) generation: u64,
@@ -79,8 +80,8 @@ impl<'a> FileExtent<'a> {
                 if compression.is_none() && to_u64(rest.len()) != ram_bytes {
                     return Err(item.corrupt("inline extent has the wrong length", ram_bytes));
                 }
-                // Without compression, the item's size is the limit; with it, the kernel's: less than a sector, or one
-                // sector.
+                // Without compression, the item's size is the limit; with it, the kernel's: less
+                // than a sector, or one sector.
                 if ram_bytes > sector.max(to_u64(data.len())) {
                     return Err(item.corrupt("inline extent is longer than a sector", ram_bytes));
                 }

@@ -109,7 +109,8 @@ impl DataExtent {
             if (from, to) == (offset, end) {
                 return csum_tree::read_data(volume, checksums, at, dst, sums);
             }
-            // Whole sectors are read in place; only the partial ones at the ends go through a buffer.
+            // Whole sectors are read in place; only the partial ones at the ends go through a
+            // buffer.
             let stored = &mut worker.stored;
             stored.resize(to_usize(to.saturating_sub(from)), 0);
             csum_tree::read_data(volume, checksums, at, stored, sums)?;

@@ -1,6 +1,7 @@
 //! Flag bits of records, as in the kernel's `linux/btrfs_tree.h`.
 
-/// Bits of `incompat_flags` in the superblock: a reader that lacks one of these features cannot read the file system.
+/// Bits of `incompat_flags` in the superblock: a reader that lacks one of these features cannot
+/// read the file system.
 pub mod incompat {
     /// Back references of the second revision; set in every file system since 2009.
     pub const MIXED_BACKREF: u64 = 1;
@@ -36,7 +37,8 @@ pub mod incompat {
     pub const SIMPLE_QUOTA: u64 = 0x1_0000;
 }
 
-/// Bits of `compat_ro_flags` in the superblock: a reader that lacks one of these features must not write.
+/// Bits of `compat_ro_flags` in the superblock: a reader that lacks one of these features must not
+/// write.
 pub mod compat_ro {
     /// There is a free space tree.
     pub const FREE_SPACE_TREE: u64 = 1;
@@ -72,7 +74,7 @@ pub mod block_group {
     pub const RAID1C3: u64 = 0x200;
     /// Copies on four devices.
     pub const RAID1C4: u64 = 0x400;
-    /// The bits for what a chunk holds.
+    /// The bits for the kind of data in a chunk.
     pub const TYPE_MASK: u64 = DATA | SYSTEM | METADATA;
     /// The bits for how it is spread over devices; all clear means "single".
     pub const PROFILE_MASK: u64 = RAID0 | RAID1 | DUP | RAID10 | RAID5 | RAID6 | RAID1C3 | RAID1C4;

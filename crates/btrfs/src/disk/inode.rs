@@ -133,8 +133,8 @@ impl StoredInode {
     }
 }
 
-/// Linux does not check nanoseconds, and some old file systems have a second or more of them. Whole seconds of them
-/// count as seconds.
+/// Linux does not check nanoseconds, and some old file systems have a second or more of them. Whole
+/// seconds of them count as seconds.
 fn time(raw: &raw::Timespec) -> Time {
     const SECOND: u32 = 1_000_000_000;
     let (seconds, nanoseconds) = (raw.sec.get().cast_signed(), raw.nsec.get());

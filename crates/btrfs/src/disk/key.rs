@@ -145,15 +145,15 @@ pub mod item {
     pub const CHUNK_ITEM: u8 = 228;
     /// The state of quotas.
     pub const QGROUP_STATUS: u8 = 240;
-    /// What a quota group counts.
+    /// The counts of a quota group.
     pub const QGROUP_INFO: u8 = 242;
     /// The limits of a quota group.
     pub const QGROUP_LIMIT: u8 = 244;
     /// A quota group that is part of another one; stored in both directions.
     pub const QGROUP_RELATION: u8 = 246;
-    /// A temporary item; the object ID says what it is about (for example, balance).
+    /// A temporary item; the object ID names its subject (for example, balance).
     pub const TEMPORARY_ITEM: u8 = 248;
-    /// A persistent item; the object ID says what it is about (for example, device statistics).
+    /// A persistent item; the object ID names its subject (for example, device statistics).
     pub const PERSISTENT_ITEM: u8 = 249;
     /// A subvolume, by UUID.
     pub const UUID_SUBVOL: u8 = 251;
@@ -209,7 +209,8 @@ pub mod object {
     pub const DEV_ITEMS: u64 = 1;
 }
 
-/// Whether the tree with this number holds files: the top level, a subvolume, or a tree that works like one.
+/// Whether the tree with this number holds files: the top level, a subvolume, or a tree that works
+/// like one.
 pub(crate) const fn is_file_tree(tree: u64) -> bool {
     tree == object::FS_TREE || (tree >= object::FIRST_FREE && tree <= object::LAST_FREE)
 }

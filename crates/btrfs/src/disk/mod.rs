@@ -1,5 +1,5 @@
-//! The structures of the format: each file parses, checks and finds one of them; the first user of a structure on disk is
-//! its file here. All records are in `raw`, their bits in `flags`.
+//! The structures of the format: each file parses and checks one of them, and finds it in its tree.
+//! All records are in `raw`, their bits in `flags`.
 #![cfg_attr(
     not(test),
     warn(

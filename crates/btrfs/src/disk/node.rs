@@ -42,7 +42,7 @@ pub(crate) struct TreeItem<'a> {
     pub(crate) at: u64,
 }
 
-/// What a block must match at the place where it is found.
+/// The properties that a block must have at the place where it is found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub(crate) tree: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Expected {
     pub(crate) end: Option<Key>,
 }
 
-/// What a block that is in memory only has in its header.
+/// The header of a block that is in memory only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewTreeBlock {
     pub(crate) at: Logical,
@@ -78,8 +78,8 @@ impl NewTreeBlock {
 }
 
 impl TreeBlock {
-    /// Reads the block at an address from the first intact copy. The memory of `gone`, another block that nobody needs, is used
-    /// again.
+    /// Reads the block at an address from the first intact copy. The memory of `gone`, another
+    /// block that is no longer needed, is reused.
     pub(crate) fn read(
         space: &AddressSpace,
         superblock: &Superblock,
@@ -419,7 +419,7 @@ impl TreeBlock {
         }
     }
 
-    /// What the child block at that pointer must match; `end` is the end of this block's keys.
+    /// The properties of the child block at that pointer; `end` is the end of this block's keys.
     pub(crate) fn expected_below(&self, index: usize, tree: u64, end: Option<Key>) -> Expected {
         let pointer = self.pointer(index);
         Expected {

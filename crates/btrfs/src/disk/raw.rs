@@ -1,6 +1,7 @@
 //! The on-disk records of btrfs, as in the kernel's `linux/btrfs_tree.h`.
 //!
-//! All numbers are little-endian and unaligned. Nothing is validated here; the file for each structure does that.
+//! All numbers are little-endian and unaligned. Nothing is validated here; the file for each
+//! structure does that.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -249,7 +250,8 @@ pub(crate) struct BlockHeader {
     pub(crate) fsid: [u8; 16],
     /// The block's logical address.
     pub(crate) bytenr: U64,
-    /// [`HEADER_WRITTEN`], 2 in a tree that is being relocated, and in the highest byte the back reference revision: 1.
+    /// [`HEADER_WRITTEN`], 2 in a tree that is being relocated, and in the highest byte the back
+    /// reference revision: 1.
     pub(crate) flags: U64,
     /// The chunk tree's UUID.
     pub(crate) chunk_tree_uuid: [u8; 16],
@@ -360,7 +362,8 @@ pub(crate) struct InodeItem {
 }
 const _: () = assert!(size_of::<InodeItem>() == 160);
 
-/// `struct btrfs_inode_ref`: a name of an inode in the directory that the key names; the name follows.
+/// `struct btrfs_inode_ref`: a name of an inode in the directory that the key names; the name
+/// follows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -388,7 +391,8 @@ pub(crate) struct InodeExtref {
 }
 const _: () = assert!(size_of::<InodeExtref>() == 18);
 
-/// `struct btrfs_dir_item`: an entry of a directory, or an extended attribute; name and value follow.
+/// `struct btrfs_dir_item`: an entry of a directory, or an extended attribute; name and value
+/// follow.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -402,13 +406,14 @@ pub(crate) struct DirItem {
     pub(crate) data_len: U16,
     /// Length of the name in bytes.
     pub(crate) name_len: U16,
-    /// 1 file, 2 directory, 3 character device, 4 block device, 5 fifo, 6 socket, 7 link, 8 attribute.
+    /// 1 file, 2 directory, 3 character device, 4 block device, 5 fifo, 6 socket, 7 link, 8
+    /// attribute.
     pub(crate) dir_type: u8,
 }
 const _: () = assert!(size_of::<DirItem>() == 30);
 
-/// The first part of `struct btrfs_file_extent_item`; followed by the content if it is inline, otherwise by an
-/// [`ExtentPlace`].
+/// The first part of `struct btrfs_file_extent_item`; followed by the content if it is inline,
+/// otherwise by an [`ExtentPlace`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -542,10 +547,12 @@ const _: () = assert!(size_of::<ExtentItem>() == 24);
 pub(crate) const EXTENT_DATA: u64 = 1;
 /// In [`ExtentItem::flags`]: a tree block.
 pub(crate) const EXTENT_TREE_BLOCK: u64 = 2;
-/// In [`ExtentItem::flags`]: the block's own references are recorded by its address (full back references).
+/// In [`ExtentItem::flags`]: the block's own references are recorded by its address (full back
+/// references).
 pub(crate) const EXTENT_FULL_BACKREF: u64 = 1 << 8;
 
-/// `struct btrfs_tree_block_info`: describes a tree block without [`crate::incompat::SKINNY_METADATA`].
+/// `struct btrfs_tree_block_info`: describes a tree block without
+/// [`crate::incompat::SKINNY_METADATA`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -625,7 +632,8 @@ const _: () = assert!(size_of::<FreeSpaceInfo>() == 8);
 /// In [`FreeSpaceInfo::flags`]: free space is stored as bitmaps.
 pub(crate) const FREE_SPACE_BITMAPS: u32 = 1;
 
-/// In [`Superblock::flags`]: the image is a metadata dump of btrfs-image, without the content of files.
+/// In [`Superblock::flags`]: the image is a metadata dump of btrfs-image, without the content of
+/// files.
 pub(crate) const SUPERBLOCK_METADATA_DUMP: u64 = 1 << 33 | 1 << 34;
 
 /// `struct btrfs_qgroup_status_item`, with the last field of simple quotas, which are newer.

@@ -1,4 +1,5 @@
-//! Subvolumes: trees of files with a place in another subvolume; snapshots are subvolumes that started as a copy.
+//! Subvolumes: trees of files with a place in another subvolume; snapshots are subvolumes that
+//! started as a copy.
 
 use tree::{Result, Time, to_u64};
 use zerocopy::FromBytes;
@@ -97,7 +98,8 @@ impl TreeRoot {
         })
     }
 
-    /// The root of the tree with this ID; the first one if there are several (a snapshot's key has an offset).
+    /// The root of the tree with this ID; the first one if there are several (a snapshot's key has
+    /// an offset).
     pub(crate) fn find(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<TreeRoot>> {
         let [first, last] = [0, u64::MAX].map(|offset| Key::new(id, item::ROOT_ITEM, offset));
         let cursor = roots.range(volume, first, last)?;
@@ -153,7 +155,8 @@ pub(crate) fn place(volume: &Volume, roots: &Tree, id: u64) -> Result<Option<Sub
     }))
 }
 
-/// Whether `parent` refers to `child` by this name in this directory. A snapshot's copy of the name does not.
+/// Whether `parent` refers to `child` by this name in this directory. A snapshot's copy of the name
+/// does not.
 pub(crate) fn is_seen_at(
     volume: &Volume,
     roots: &Tree,

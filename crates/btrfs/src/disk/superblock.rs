@@ -1,6 +1,7 @@
 //! The superblock: the parameters of a file system, and where its trees start.
 //!
-//! A device has up to three copies at fixed places. Each commit writes all of them, the first one first.
+//! A device has up to three copies at fixed places. Each commit writes all of them, the first one
+//! first.
 
 use tree::{Corrupt, Error, ReadAt, Result, to_u64, to_usize};
 use zerocopy::FromBytes;
@@ -48,7 +49,8 @@ pub struct Superblock {
     pub root: (Logical, u8),
     /// Root block, level and generation of the chunk tree.
     pub chunk_root: (Logical, u8, Generation),
-    /// Root block and level of the log tree: present after a crash, with what was synced since the last commit.
+    /// Root block and level of the log tree: present after a crash, with what was synced since the
+    /// last commit.
     pub log_root: Option<(Logical, u8)>,
     /// Total size of all devices in bytes.
     pub total_bytes: u64,
@@ -74,7 +76,8 @@ pub struct Superblock {
     pub cache_generation: u64,
     /// Equal to `generation` when the UUID tree is complete.
     pub uuid_tree_generation: u64,
-    /// Whether the device is a seed: it is never written, and other file systems may be based on it.
+    /// Whether the device is a seed: it is never written, and other file systems may be based on
+    /// it.
     pub is_seed: bool,
     /// The chunks that hold the chunk tree.
     pub(crate) system_chunks: Vec<Chunk>,
@@ -105,7 +108,8 @@ pub struct DeviceInfo {
     pub total_bytes: u64,
     /// Bytes that chunks occupy.
     pub bytes_used: u64,
-    /// The UUID of the file system that it was made for. The file system that is based on a seed device has another UUID.
+    /// The UUID of the file system that it was made for. The file system that is based on a seed
+    /// device has another UUID.
     pub fsid: [u8; 16],
 }
 
@@ -158,12 +162,113 @@ fn has_place(size: u64, place: Physical) -> bool {
     after.is_some_and(|after| after >= to_u64(SUPERBLOCK_BYTES))
 }
 
+/// Refuses features that this program lacks.
+fn check_features(incompat: u64) -> Result<()> {
+    if incompat & !INCOMPAT_KNOWN != 0 {
+        return Err(Error::Unsupported(match incompat & !INCOMPAT_KNOWN {
+            incompat::ZONED => "a btrfs file system for zoned devices",
+            incompat::EXTENT_TREE_V2 => "a btrfs file system with the second extent tree",
+            incompat::RAID_STRIPE_TREE => "a btrfs file system with a stripe tree",
+            _ => "a btrfs file system with features of a newer kernel",
+        }));
+    }
+    Ok(())
+}
+
+/// Checks the sizes of blocks and the roots of trees.
+fn check_trees(raw: &raw::Superblock, place: Physical) -> Result<()> {
+    let corrupt = |what, got| {
+        Error::Corrupt(Corrupt {
+            what,
+            at: place.0,
+            got,
+        })
+    };
+    let (sectorsize, nodesize) = (raw.sectorsize.get(), raw.nodesize.get());
+    let is_size =
+        |bytes: u32, min: u32| bytes.is_power_of_two() && (min..=BLOCK_BYTES.1).contains(&bytes);
+    if !is_size(sectorsize, BLOCK_BYTES.0) {
+        return Err(corrupt("sector size is impossible", sectorsize.into()));
+    }
+    if !is_size(nodesize, sectorsize) {
+        return Err(corrupt("tree block size is impossible", nodesize.into()));
+    }
+    if raw.unused_leafsize != raw.nodesize {
+        let leafsize = raw.unused_leafsize.get();
+        return Err(corrupt("leaf size is not the node size", leafsize.into()));
+    }
+    let levels = [raw.root_level, raw.chunk_root_level, raw.log_root_level];
+    if let Some(&level) = levels.iter().find(|&&level| level >= raw::LEVELS_MAX) {
+        return Err(corrupt(
+            "tree has more levels than there can be",
+            level.into(),
+        ));
+    }
+    for root in [raw.root, raw.chunk_root, raw.log_root] {
+        if !root.get().is_multiple_of(sectorsize.into()) {
+            return Err(corrupt("tree root is not at a sector's start", root.get()));
+        }
+    }
+    if raw.root_dir_objectid.get() != crate::disk::key::object::ROOT_TREE_DIR {
+        let dir = raw.root_dir_objectid.get();
+        return Err(corrupt(
+            "directory of the root tree has the wrong number",
+            dir,
+        ));
+    }
+    Ok(())
+}
+
+/// Checks the totals, the number of devices, and the age of the chunk tree.
+fn check_totals(raw: &raw::Superblock, place: Physical) -> Result<()> {
+    let corrupt = |what, got| {
+        Error::Corrupt(Corrupt {
+            what,
+            at: place.0,
+            got,
+        })
+    };
+    let nodesize_bytes = u64::from(raw.nodesize.get());
+    if raw.bytes_used.get() < TREES_MIN * nodesize_bytes {
+        return Err(corrupt(
+            "fewer bytes are used than trees need",
+            raw.bytes_used.get(),
+        ));
+    }
+    if raw.bytes_used > raw.total_bytes {
+        return Err(corrupt(
+            "more bytes are used than there are",
+            raw.bytes_used.get(),
+        ));
+    }
+    if !raw.stripesize.get().is_power_of_two() {
+        return Err(corrupt(
+            "stripe size is not a power of two",
+            raw.stripesize.get().into(),
+        ));
+    }
+    if raw.num_devices.get() == 0 || raw.num_devices.get() > 1 << 31 {
+        return Err(corrupt(
+            "number of devices is impossible",
+            raw.num_devices.get(),
+        ));
+    }
+    if raw.chunk_root_generation > raw.generation {
+        let generation = raw.chunk_root_generation.get();
+        return Err(corrupt(
+            "chunk tree is newer than its superblock",
+            generation,
+        ));
+    }
+    Ok(())
+}
+
 impl Superblock {
     /// Parses the superblock that was read from `place` and verifies its checksum.
     ///
     /// # Errors
-    /// Fails if it is not a superblock or breaks a rule; [`Error::Unsupported`] if it needs features that this program
-    /// lacks.
+    /// Fails if it is not a superblock or breaks a rule; [`Error::Unsupported`] if it needs
+    /// features that this program lacks.
     pub fn parse(bytes: &[u8; SUPERBLOCK_BYTES], place: Physical) -> Result<Superblock> {
         let raw = raw::Superblock::ref_from_bytes(bytes).expect("a superblock fills 4096 bytes");
         let corrupt = |what, got| {
@@ -186,79 +291,9 @@ impl Superblock {
             return Err(corrupt("superblock belongs elsewhere", raw.bytenr.get()));
         }
         let incompat = raw.incompat_flags.get();
-        if incompat & !INCOMPAT_KNOWN != 0 {
-            return Err(Error::Unsupported(match incompat & !INCOMPAT_KNOWN {
-                incompat::ZONED => "a btrfs file system for zoned devices",
-                incompat::EXTENT_TREE_V2 => "a btrfs file system with the second extent tree",
-                incompat::RAID_STRIPE_TREE => "a btrfs file system with a stripe tree",
-                _ => "a btrfs file system with features of a newer kernel",
-            }));
-        }
-        let (sectorsize, nodesize) = (raw.sectorsize.get(), raw.nodesize.get());
-        let is_size = |bytes: u32, min: u32| {
-            bytes.is_power_of_two() && (min..=BLOCK_BYTES.1).contains(&bytes)
-        };
-        if !is_size(sectorsize, BLOCK_BYTES.0) {
-            return Err(corrupt("sector size is impossible", sectorsize.into()));
-        }
-        if !is_size(nodesize, sectorsize) {
-            return Err(corrupt("tree block size is impossible", nodesize.into()));
-        }
-        if raw.unused_leafsize != raw.nodesize {
-            let leafsize = raw.unused_leafsize.get();
-            return Err(corrupt("leaf size is not the node size", leafsize.into()));
-        }
-        let levels = [raw.root_level, raw.chunk_root_level, raw.log_root_level];
-        if let Some(&level) = levels.iter().find(|&&level| level >= raw::LEVELS_MAX) {
-            return Err(corrupt(
-                "tree has more levels than there can be",
-                level.into(),
-            ));
-        }
-        for root in [raw.root, raw.chunk_root, raw.log_root] {
-            if !root.get().is_multiple_of(sectorsize.into()) {
-                return Err(corrupt("tree root is not at a sector's start", root.get()));
-            }
-        }
-        if raw.root_dir_objectid.get() != crate::disk::key::object::ROOT_TREE_DIR {
-            let dir = raw.root_dir_objectid.get();
-            return Err(corrupt(
-                "directory of the root tree has the wrong number",
-                dir,
-            ));
-        }
-        let nodesize_bytes = u64::from(nodesize);
-        if raw.bytes_used.get() < TREES_MIN * nodesize_bytes {
-            return Err(corrupt(
-                "fewer bytes are used than trees need",
-                raw.bytes_used.get(),
-            ));
-        }
-        if raw.bytes_used > raw.total_bytes {
-            return Err(corrupt(
-                "more bytes are used than there are",
-                raw.bytes_used.get(),
-            ));
-        }
-        if !raw.stripesize.get().is_power_of_two() {
-            return Err(corrupt(
-                "stripe size is not a power of two",
-                raw.stripesize.get().into(),
-            ));
-        }
-        if raw.num_devices.get() == 0 || raw.num_devices.get() > 1 << 31 {
-            return Err(corrupt(
-                "number of devices is impossible",
-                raw.num_devices.get(),
-            ));
-        }
-        if raw.chunk_root_generation > raw.generation {
-            let generation = raw.chunk_root_generation.get();
-            return Err(corrupt(
-                "chunk tree is newer than its superblock",
-                generation,
-            ));
-        }
+        check_features(incompat)?;
+        check_trees(raw, place)?;
+        check_totals(raw, place)?;
         let own = if incompat & incompat::METADATA_UUID == 0 {
             raw.fsid
         } else {
@@ -271,6 +306,7 @@ impl Superblock {
                 begin.into(),
             ));
         }
+        let sectorsize = raw.sectorsize.get();
         let used = raw.sys_chunk_array_size.get();
         let array = raw.sys_chunk_array.get(..to_usize(used));
         let Some(array) = array.filter(|array| !array.is_empty()) else {
@@ -298,7 +334,7 @@ impl Superblock {
             bytes_used: raw.bytes_used.get(),
             num_devices: raw.num_devices.get(),
             sectorsize,
-            nodesize,
+            nodesize: raw.nodesize.get(),
             compat_ro: raw.compat_ro_flags.get(),
             incompat,
             checksum,
@@ -313,7 +349,8 @@ impl Superblock {
         })
     }
 
-    /// Whether a tree block with this UUID is of this file system, or of a seed that it is based on.
+    /// Whether a tree block with this UUID is of this file system, or of a seed that it is based
+    /// on.
     pub(crate) fn is_own(&self, fsid: &[u8; 16]) -> bool {
         *fsid == self.metadata_uuid || self.seeds.contains(fsid)
     }

@@ -1,7 +1,7 @@
 //! Trees: finds items by key, and iterates over them in order.
 //!
-//! Every iteration ends, whatever the image contains: a block is one level below its parent, and its keys lie between
-//! its pointer's key and the next one's, so that no block is visited twice.
+//! Every iteration ends, whatever the image contains: a block is one level below its parent, and
+//! its keys lie between its pointer's key and the next one's, so that no block is visited twice.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(crate) struct PathStep {
 }
 
 impl Tree {
-    /// What its root block must match.
+    /// The properties that its root block must have.
     pub(crate) fn expected(&self) -> Expected {
         Expected {
             tree: self.id,
@@ -68,8 +68,8 @@ impl Tree {
         self.range(volume, key, Key::MAX)
     }
 
-    /// A cursor on the first item whose key is at least `first`; after the last one whose key is at most `last`, it
-    /// ends, without reading blocks that only have larger keys.
+    /// A cursor on the first item whose key is at least `first`; after the last one whose key is at
+    /// most `last`, it ends, without reading blocks that only have larger keys.
     pub(crate) fn range<'v>(
         &self,
         volume: &'v Volume,
@@ -106,7 +106,8 @@ impl Tree {
         Ok(cursor)
     }
 
-    /// A cursor on the last item whose key is at most `key`; on the first item if all keys are greater.
+    /// A cursor on the last item whose key is at most `key`; on the first item if all keys are
+    /// greater.
     pub(crate) fn seek_back<'v>(&self, volume: &'v Volume, key: Key) -> Result<Cursor<'v>> {
         self.range_back(volume, key, Key::MAX)
     }
@@ -201,7 +202,8 @@ impl Cursor<'_> {
         self.path
     }
 
-    /// Goes to the item at the current position, up from the end of a block and down to the next leaf.
+    /// Goes to the item at the current position, up from the end of a block and down to the next
+    /// leaf.
     fn settle(&mut self) -> Result<()> {
         while let Some(step) = self.path.last() {
             if step.index >= step.node.len() {
@@ -220,8 +222,8 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    /// Reads the block that the current pointer points at. If it cannot be read and is to be left out, goes to the next
-    /// pointer and returns `false`.
+    /// Reads the block that the current pointer points at. If it cannot be read and is to be left
+    /// out, goes to the next pointer and returns `false`.
     fn go_down(&mut self) -> Result<bool> {
         let Some(step) = self.path.last_mut() else {
             return Ok(false);

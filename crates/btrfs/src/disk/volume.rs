@@ -17,12 +17,14 @@ use crate::options::OpenOptions;
 /// Bytes of tree blocks in the cache.
 const NODE_BYTES_KEPT: usize = 16 << 20;
 const NODE_SHARDS: usize = 16;
-/// Bytes of decoded extents in the cache, of at most 128 KiB each, unless [`Volume::extents`] is changed.
+/// Bytes of decoded extents in the cache, of at most 128 KiB each, unless [`Volume::extents`] is
+/// changed.
 const EXTENT_BYTES_KEPT: usize = 8 << 20;
-/// Maximum number of bytes of tree blocks that are in memory only: far more than the log of a real crash changes.
+/// Maximum number of bytes of tree blocks that are in memory only: far more than the log of a real
+/// crash changes.
 const CHANGED_BYTES_MAX: u64 = 1 << 30;
-/// The first address of tree blocks that are in memory only. Their addresses are odd, so that no pointer on disk, which
-/// is that of a sector, leads to one.
+/// The first address of tree blocks that are in memory only. Their addresses are odd, so that no
+/// pointer on disk, which is that of a sector, leads to one.
 const CHANGED_FROM: u64 = (1 << 63) + 1;
 
 /// An open file system, below the level of its trees.
@@ -44,7 +46,7 @@ pub(crate) struct DecodedExtent {
     pub(crate) content: Box<[u8]>,
 }
 
-/// What one thread needs to read and decode an extent.
+/// The buffers and the decoder of one thread, to read and decode extents.
 #[derive(Default)]
 pub(crate) struct ReadBuffers {
     pub(crate) decoder: Decoder,
@@ -68,7 +70,8 @@ impl Volume {
         })
     }
 
-    /// The tree block at an address: one that is in memory only, from the cache, or from the first intact copy.
+    /// The tree block at an address: one that is in memory only, from the cache, or from the first
+    /// intact copy.
     pub(crate) fn node(&self, at: Logical, expected: &Expected) -> Result<Arc<TreeBlock>> {
         if is_in_memory(at) {
             let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);

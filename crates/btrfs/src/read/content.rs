@@ -23,7 +23,8 @@ struct FilePart<'a> {
 }
 
 impl Subvolume {
-    /// Calls `each` with the parts of a file, starting with the one that covers `from`, until it returns `false`.
+    /// Calls `each` with the parts of a file, starting with the one that covers `from`, until it
+    /// returns `false`.
     fn for_each_part(
         &self,
         file: &FileInode,
@@ -163,7 +164,8 @@ impl Subvolume {
     pub(super) fn extents_from(&self, file: &FileInode, from: u64) -> Result<Vec<Extent>> {
         let sector_bytes = self.volume().superblock.sectorsize;
         let mut extents: Vec<Extent> = Vec::new();
-        // The caller wants the whole extent that covers `from`, so the skipped bytes are given back.
+        // The caller wants the whole extent that covers `from`, so the skipped bytes are given
+        // back.
         self.for_each_part(file, from, |part| {
             let offset = part.offset.saturating_sub(part.skip);
             let len = part.len.saturating_add(part.skip);
@@ -275,7 +277,8 @@ impl Subvolume {
     }
 }
 
-/// Copies the part of inline content that begins at `skip`. The content is as long as its item says.
+/// Copies the part of inline content that begins at `skip`. The content is as long as its item
+/// says.
 fn copy_part(content: &[u8], skip: u64, buf: &mut [u8]) {
     let part = content.get(to_usize(skip)..);
     let part = part.and_then(|rest| rest.get(..buf.len()));

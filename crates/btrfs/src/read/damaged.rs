@@ -1,7 +1,8 @@
 //! Directories of a damaged image, listed as far as they can be read.
 //!
-//! Each name is recorded three times: by its index and by its hash in the directory, and in the inode that has it. A
-//! directory is listed by index. Where that fails, the other records help, which may lie in other blocks.
+//! Each name is recorded three times: by its index and by its hash in the directory, and in the
+//! inode that has it. A directory is listed by index. Where that fails, the other records help,
+//! which may lie in other blocks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +16,8 @@ use crate::disk::key::{Key, item};
 use crate::disk::subvolume;
 use crate::disk::tree::{Cursor, Tree};
 
-/// For each subvolume with damaged directories, by ID: the names in these, as their inodes have them.
+/// For each subvolume with damaged directories, by ID: the names in these, as their inodes have
+/// them.
 pub(super) type NamesOfInodes = Mutex<HashMap<u64, Arc<Names>>>;
 
 /// The names in each directory, and the inode that each belongs to.
@@ -109,7 +111,7 @@ struct ReadableEntries<'a> {
     number: u64,
     dir: Ino,
     entries: BTreeMap<Box<[u8]>, DirEntry>,
-    /// Names of what cannot be read.
+    /// Names of entries that cannot be read.
     failed: BTreeMap<Box<[u8]>, Error>,
 }
 
@@ -131,7 +133,8 @@ impl ReadableEntries<'_> {
         }
     }
 
-    /// Adds the entries that items of one type have. Fails with the first error after all that can be read.
+    /// Adds the entries that items of one type have. Fails with the first error after all that can
+    /// be read.
     fn read_items(&mut self, kind: u8) -> Result<()> {
         let [first, last] = [0, u64::MAX].map(|offset| Key::new(self.number, kind, offset));
         let mut cursor = self.tree.readable(self.subvolume.volume(), first, last)?;

@@ -32,8 +32,9 @@ pub(super) struct FileInode {
 
 /// A subvolume and all subvolumes nested in it, as one tree of files.
 ///
-/// Like the kernel, it shows a nested subvolume with its content, and an empty directory where a snapshot contains only
-/// a subvolume's name. Memory grows with the number of subvolumes seen, not with the number of files.
+/// Like the kernel, it shows a nested subvolume with its content, and an empty directory where a
+/// snapshot contains only a subvolume's name. Memory grows with the number of subvolumes seen, not
+/// with the number of files.
 pub struct Subvolume {
     btrfs: Arc<Btrfs>,
     root: Ino,
@@ -42,7 +43,8 @@ pub struct Subvolume {
     ignores_checksums: bool,
     /// The large IDs of subvolumes, once one of them was seen.
     large: OnceLock<Vec<u64>>,
-    /// With the log replayed; without them, the file system's own error is found when they are needed.
+    /// With the log replayed; without them, the file system's own error is found when they are
+    /// needed.
     checksums: Option<Tree>,
     table: RwLock<InoMap>,
     /// The names in damaged directories.
@@ -73,8 +75,8 @@ impl Subvolume {
         }
     }
 
-    /// The subvolume with data whose checksum does not match, or that has none that can be read, so that somebody can rescue
-    /// what is intact of it.
+    /// The subvolume with data whose checksum does not match, or that has none that can be read, so
+    /// that its intact parts can be rescued.
     #[must_use]
     pub fn ignoring_checksums(self) -> Subvolume {
         Subvolume {
@@ -93,8 +95,9 @@ impl Subvolume {
         &self.btrfs
     }
 
-    /// The subvolumes in this tree, each with its ID, as options for a copy: this one, with an empty path, and the
-    /// nested ones whose directories are in the inventory, which is of this tree or of a part of it.
+    /// The subvolumes in this tree, each with its ID, as options for a copy: this one, with an
+    /// empty path, and the nested ones whose directories are in the inventory, which is of this
+    /// tree or of a part of it.
     ///
     /// # Errors
     /// Fails if the root tree cannot be read.
@@ -137,8 +140,9 @@ impl Subvolume {
         Ok(list)
     }
 
-    /// The names of a file in this subvolume, each with its directory, in the order in which the image stores them.
-    /// That of the root directory, which is in another subvolume, is not among them.
+    /// The names of a file in this subvolume, each with its directory, in the order in which the
+    /// image stores them. That of the root directory, which is in another subvolume, is not among
+    /// them.
     ///
     /// # Errors
     /// Fails if the names cannot be read.
@@ -177,8 +181,9 @@ impl Subvolume {
         }
     }
 
-    /// The preallocated extent that begins at an offset of a regular file, even beyond the end of the file: its identity, where
-    /// in it that part begins, and the part's length. `None` if none begins there.
+    /// The preallocated extent that begins at an offset of a regular file, even beyond the end of
+    /// the file: its identity, where in it that part begins, and the part's length. `None` if none
+    /// begins there.
     ///
     /// # Errors
     /// Fails if the file's extents cannot be read.
@@ -224,7 +229,8 @@ impl Subvolume {
         }
     }
 
-    /// A nested subvolume that nobody came across yet: its index is from a number that was given before.
+    /// A nested subvolume that was not seen yet: its index is from a number that was given
+    /// before.
     fn unseen(&self, index: u64) -> Result<Tree> {
         let large: &[u64] = if ino_map::is_of_large(index) {
             self.large()?
@@ -334,7 +340,8 @@ impl Subvolume {
         })
     }
 
-    /// The root directory of a subvolume in a directory, or an empty directory if the subvolume is not really there.
+    /// The root directory of a subvolume in a directory, or an empty directory if the subvolume is
+    /// not really there.
     fn nested(&self, tree: &Tree, dir: u64, dir_ino: Ino, id: u64, name: &[u8]) -> Result<Ino> {
         let (volume, roots) = (self.volume(), &self.btrfs.roots);
         let mut root = None;

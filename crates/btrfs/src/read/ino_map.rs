@@ -1,7 +1,7 @@
 //! Inode numbers across several subvolumes.
 //!
-//! They do not depend on what was read before, so that two mounts of an image show the same numbers, and file handles of one are
-//! valid in the next.
+//! They do not depend on earlier reads, so that two mounts of an image show the same
+//! numbers, and file handles of one are valid in the next.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use xxhash::xxh64;
 
 use crate::disk::tree::Tree;
 
-/// Number of bits of an [`Ino`] that hold the inode number within its subvolume; the bits above hold the subvolume's
-/// index.
+/// Number of bits of an [`Ino`] that hold the inode number within its subvolume; the bits above
+/// hold the subvolume's index.
 pub(super) const INODE_BITS: u32 = 44;
 const INODE_MASK: u64 = (1 << INODE_BITS) - 1;
 
@@ -19,7 +19,8 @@ const INODE_MASK: u64 = (1 << INODE_BITS) - 1;
 const TOP: u64 = 0;
 /// The index of the empty directories in snapshots.
 const EMPTY: u64 = (1 << (64 - INODE_BITS)) - 1;
-/// A nested subvolume with a smaller ID has that as its index. Of the others, the one with the smallest ID has this index, and so on.
+/// A nested subvolume with a smaller ID has that as its index. Of the others, the one with the
+/// smallest ID has this index, and so on.
 const LARGE: u64 = 1 << (64 - INODE_BITS - 1);
 
 /// The subvolumes seen so far.

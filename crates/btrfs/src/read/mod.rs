@@ -43,8 +43,9 @@ pub use usage::{GroupSpace, Space};
 
 /// A btrfs file system, open for reading.
 ///
-/// After a crash, a *log* may hold what was synced after the last commit. Subvolumes are shown as Linux would show them:
-/// with the log replayed, which happens in memory; see [`Btrfs::replay`]. Everything else is that of the last commit.
+/// After a crash, a *log* may hold changes that were synced after the last commit. Subvolumes are
+/// shown as Linux would show them: with the log replayed, which happens in memory; see
+/// [`Btrfs::replay`]. Everything else is that of the last commit.
 pub struct Btrfs {
     pub(crate) volume: Volume,
     pub(crate) chunk_tree: Tree,
@@ -62,11 +63,12 @@ pub struct Btrfs {
 }
 
 impl Btrfs {
-    /// Opens the file system on these devices. Data on missing devices is read from other copies, if there are any.
+    /// Opens the file system on these devices. Data on missing devices is read from other copies,
+    /// if there are any.
     ///
     /// # Errors
-    /// Fails if a source cannot be read, if the sources are not devices of one file system, or if they break the
-    /// format.
+    /// Fails if a source cannot be read, if the sources are not devices of one file system, or if
+    /// they break the format.
     pub fn open(sources: Vec<Box<dyn ReadAt>>) -> Result<Btrfs> {
         Self::open_with(sources, &OpenOptions::default())
     }
@@ -74,7 +76,8 @@ impl Btrfs {
     /// Like [`Btrfs::open`], with options.
     ///
     /// # Errors
-    /// As for [`Btrfs::open`]; also if there is no such superblock or commit as the options ask for.
+    /// As for [`Btrfs::open`]; also if there is no such superblock or commit as the options ask
+    /// for.
     pub fn open_with(sources: Vec<Box<dyn ReadAt>>, options: &OpenOptions) -> Result<Btrfs> {
         let mut volume = Volume::open(sources, options)?;
         let superblock = &volume.superblock;
@@ -160,7 +163,8 @@ impl Btrfs {
             .map(|open| open.device.id)
     }
 
-    /// Whether blocks of the chunk tree cannot be read, so that chunks, or devices, may be missing in their lists.
+    /// Whether blocks of the chunk tree cannot be read, so that chunks, or devices, may be missing
+    /// in their lists.
     pub fn lacks_chunks(&self) -> bool {
         self.volume.space.lacks_chunks
     }
@@ -170,8 +174,8 @@ impl Btrfs {
         self.volume.superblock.log_root.is_some()
     }
 
-    /// Replays the log, if there is one, as Linux would when it mounts the file system, but in memory only. Opening a
-    /// subvolume does it, too.
+    /// Replays the log, if there is one, as Linux would when it mounts the file system, but in
+    /// memory only. Opening a subvolume does it, too.
     ///
     /// # Errors
     /// Fails if the log cannot be read, or contradicts the last commit.
@@ -202,7 +206,7 @@ impl Btrfs {
         Ok(shown.copied().unwrap_or(tree))
     }
 
-    /// The checksums of what subvolumes show.
+    /// The checksums of the data that subvolumes show.
     fn shown_checksums(&self) -> Result<Option<Tree>> {
         match self.checksums_damage {
             Some(damage) => Err(Error::Corrupt(damage)),
@@ -212,7 +216,8 @@ impl Btrfs {
         }
     }
 
-    /// Keeps up to this many bytes of decoded extents, instead of the few that reading in order needs.
+    /// Keeps up to this many bytes of decoded extents, instead of the few that reading in order
+    /// needs.
     pub fn keep_decoded(&self, bytes: usize) {
         self.volume.extents.keep(bytes);
     }
@@ -320,7 +325,8 @@ impl Btrfs {
         Ok(())
     }
 
-    /// A subvolume as a tree of files, including nested subvolumes, as the kernel shows it when mounted.
+    /// A subvolume as a tree of files, including nested subvolumes, as the kernel shows it when
+    /// mounted.
     ///
     /// # Errors
     /// [`Error::NotFound`] if no subvolume has this ID; also fails if its root item is invalid.
@@ -338,7 +344,8 @@ impl Btrfs {
     /// The ID of the subvolume at a path from the top level.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the path does not exist; [`Error::InvalidInput`] if it leads to another kind of file.
+    /// [`Error::NotFound`] if the path does not exist; [`Error::InvalidInput`] if it leads to
+    /// another kind of file.
     pub fn find_subvolume(self: &Arc<Self>, path: &[u8]) -> Result<u64> {
         let top = self.subvolume(object::FS_TREE)?;
         let mut ino = top.root();
@@ -364,7 +371,8 @@ pub struct SubvolumeInfo {
     pub path: Option<Vec<u8>>,
     /// The transaction of its last change.
     pub generation: u64,
-    /// The transaction of its last change, as its root item records it: the one that a send stream names.
+    /// The transaction of its last change, as its root item records it: the one that a send stream
+    /// names.
     pub ctransid: u64,
     /// It is read-only.
     pub is_read_only: bool,

@@ -110,7 +110,7 @@ impl StoredParts for Subvolume {
     }
 }
 
-/// What an extent item refers to; `None` for a hole.
+/// The stored part that an extent item refers to; `None` for a hole.
 fn part(extent: &FileExtent<'_>) -> Option<StoredPart> {
     let len = extent.len;
     match extent.body {

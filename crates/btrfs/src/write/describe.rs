@@ -1,4 +1,5 @@
-//! File metadata that the inventory does not hold: attributes and targets, read before anything is written.
+//! File metadata that the inventory does not hold: attributes and targets, read before anything is
+//! written.
 
 use std::collections::HashMap;
 

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use tree::FileId;
 
-/// Files, each once, ascending. Those that follow each other take no more memory than one: most files of a subvolume do.
+/// Files, each once, ascending. Those that follow each other take no more memory than one: most
+/// files of a subvolume do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileSet {
     /// Sorted and apart, once all files were added.

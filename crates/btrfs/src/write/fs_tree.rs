@@ -353,7 +353,8 @@ impl<'a> FileTrees<'a> {
         self.plan.index(self.inventory, entry)
     }
 
-    /// Emits the references to a file's names or, for the root of a subvolume, the reference to itself.
+    /// Emits the references to a file's names or, for the root of a subvolume, the reference to
+    /// itself.
     fn emit_names(
         &self,
         builder: &mut TreeBuilder<'_, '_>,

@@ -5,16 +5,16 @@ const STEP_BYTES: usize = 256;
 const SAMPLE_BYTES: usize = 16;
 /// With fewer distinct bytes than this, the data is text or similar.
 const DISTINCT_MIN: usize = 64;
-/// The number of distinct bytes that make up nine tenths of the sample: below the first it compresses well, above the
-/// second it does not.
+/// The number of distinct bytes that make up nine tenths of the sample: below the first it
+/// compresses well, above the second it does not.
 const CORE: (usize, usize) = (64, 200);
 /// At this percentage of the highest entropy or above, compression does not pay.
 const ENTROPY_PERCENT_MAX: u64 = 80;
 
 /// Whether compressing `content` is likely to save something.
 ///
-/// Yes for a repetition within the sample, few distinct bytes, or low entropy; no for a sample in which nearly all
-/// bytes are equally frequent.
+/// Yes for a repetition within the sample, few distinct bytes, or low entropy; no for a sample in
+/// which nearly all bytes are equally frequent.
 pub(crate) fn is_compressible(content: &[u8]) -> bool {
     let mut sample = [0; (128 << 10) / STEP_BYTES * SAMPLE_BYTES];
     let mut len = 0;
@@ -57,7 +57,8 @@ pub(crate) fn is_compressible(content: &[u8]) -> bool {
 
 /// Shannon entropy in percent of eight bits per byte, in steps of a quarter bit.
 fn entropy_percent(counts: &[u32; 256], len: usize) -> u64 {
-    // The logarithm of the fourth power, rounded down, is four times the logarithm rounded to a quarter.
+    // The logarithm of the fourth power, rounded down, is four times the logarithm rounded to a
+    // quarter.
     let log2_times_4 = |n: u64| u64::from((u128::from(n).pow(4)).ilog2());
     let of_all = log2_times_4(len as u64);
     let used = counts.iter().filter(|&&count| count > 0);

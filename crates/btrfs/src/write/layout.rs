@@ -1,8 +1,8 @@
 //! Where the block groups of a new file system lie on its single device.
 //!
-//! Addresses derive from places on the device: a group's logical address is where its first copy starts. Groups start
-//! after the first MiB, follow each other, and skip the places of superblocks, so that nothing within a group is
-//! reserved.
+//! Addresses derive from places on the device: a group's logical address is where its first copy
+//! starts. Groups start after the first MiB, follow each other, and skip the places of superblocks,
+//! so that nothing within a group is reserved.
 
 use zerocopy::IntoBytes;
 
@@ -44,8 +44,8 @@ pub(crate) fn next_reserved(at: u64) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Appends groups of this type, starting at `at` on the device, until they have room for `bytes`; returns the end of
-/// the last group.
+/// Appends groups of this type, starting at `at` on the device, until they have room for `bytes`;
+/// returns the end of the last group.
 pub(crate) fn append_groups(
     groups: &mut Vec<NewGroup>,
     mut at: u64,
@@ -81,13 +81,14 @@ pub(crate) enum Headroom {
     None,
     /// Enough to mount it for writing, delete files and grow it, but not to add anything.
     Shrink,
-    /// What Linux needs free before it adds anything.
+    /// The free space that Linux needs before it adds anything.
     Change,
 }
 
 /// Tree blocks that Linux reserves for each inserted item: two for each of eight levels.
 const INSERT_BLOCKS: u64 = 16;
-/// Number of items for which it always reserves blocks, used only in distress (the global block reserve).
+/// Number of items for which it always reserves blocks, used only in distress (the global block
+/// reserve).
 const RESERVE_ITEMS: u64 = 22;
 /// Maximum size of that reserve in bytes, however large the trees are.
 const RESERVE_BYTES_MAX: u64 = 512 << 20;
@@ -97,13 +98,13 @@ const CHANGE_ITEMS: u64 = 20;
 const SHRINK_ITEMS: u64 = 16;
 /// Bytes of data space that it needs before it writes anything, even inline content.
 const CHANGE_DATA_BYTES: u64 = 1 << 20;
-/// Tree blocks that it needs free before it changes the chunk tree: a device item and a new chunk, each with the
-/// maximum number of levels, the latter twice.
+/// Tree blocks that it needs free before it changes the chunk tree: a device item and a new chunk,
+/// each with the maximum number of levels, the latter twice.
 const CHUNK_TREE_BLOCKS: u64 = 24;
 
 impl Headroom {
-    /// Bytes for the chunk tree, for other trees, and for data. `space_bytes` is the size of the trees that describe
-    /// space: Linux reserves that much again.
+    /// Bytes for the chunk tree, for other trees, and for data. `space_bytes` is the size of the
+    /// trees that describe space: Linux reserves that much again.
     pub(crate) fn bytes(self, nodesize: u32, space_bytes: u64) -> [u64; 3] {
         let nodesize = u64::from(nodesize);
         let item = INSERT_BLOCKS * nodesize;
@@ -158,7 +159,8 @@ impl GroupLayout {
     }
 }
 
-/// Makes room for more bytes after those of the last group, in that group or in a new one; returns the end.
+/// Makes room for more bytes after those of the last group, in that group or in a new one; returns
+/// the end.
 pub(crate) fn extend_data(groups: &mut Vec<NewGroup>, end: u64, bytes: u64) -> u64 {
     let bytes = bytes.next_multiple_of(STRIPE_BYTES);
     match groups.last_mut() {

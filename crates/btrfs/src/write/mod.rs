@@ -1,8 +1,8 @@
 //! Creates a file system from a tree of files.
 //!
-//! The data is written first, extent by extent, while worker threads compress ahead. By then the content of all trees
-//! is known: they are measured, placed after the data, and written. The superblocks come last. Nothing is written
-//! twice.
+//! The data is written first, extent by extent, while worker threads compress ahead. By then the
+//! content of all trees is known: they are measured, placed after the data, and written. The
+//! superblocks come last. Nothing is written twice.
 
 mod builder;
 mod data;
@@ -33,14 +33,15 @@ use crate::disk::raw::SUPERBLOCK_BYTES;
 use crate::disk::superblock::SUPERBLOCK_PLACES;
 use crate::options::{CreateSummary, Options};
 
-/// Creates a file system that holds the tree `fs`, described by this inventory, in its top-level subvolume and in the
-/// subvolumes that the options name. The same tree and options give the same bytes, whatever the number of threads. The
-/// caller commits the output.
+/// Creates a file system that holds the tree `fs`, described by this inventory, in its top-level
+/// subvolume and in the subvolumes that the options name. The same tree and options give the same
+/// bytes, whatever the number of threads. The caller commits the output.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for options that are impossible; [`Error::TooSmall`] for a size that is; [`tree::Error::File`] if a
-/// file cannot be read, changes while it is read, or exceeds the limits of the format; [`Error::Io`] if the output
-/// cannot be written; [`tree::Error::Unsupported`] for a stream, which cannot be written out of order.
+/// [`Error::InvalidInput`] for options that are impossible; [`Error::TooSmall`] for a size that is;
+/// [`tree::Error::File`] if a file cannot be read, changes while it is read, or exceeds the limits
+/// of the format; [`Error::Io`] if the output cannot be written; [`tree::Error::Unsupported`] for a
+/// stream, which cannot be written out of order.
 pub fn create(
     inventory: &Inventory,
     options: &Options,

@@ -138,7 +138,7 @@ pub(crate) fn as_uuid(hash: [u8; 32]) -> [u8; 16] {
     uuid
 }
 
-/// What the root tree is made from, besides the trees that it lists.
+/// The input of the root tree, besides the trees that it lists.
 pub(crate) struct RootItems<'a> {
     pub(crate) nodesize: u32,
     /// The creation time of the file system.

@@ -1,8 +1,10 @@
-//! Finds subvolumes of the source that are snapshots of each other, so that their trees can share blocks.
+//! Finds subvolumes of the source that are snapshots of each other, so that their trees can share
+//! blocks.
 //!
-//! Blocks are shared where their bytes are equal. So the files of such subvolumes get the inode numbers, and the names the
-//! directory indexes, that they have in each other. Which subvolumes these are follows from how many files are
-//! unchanged between them ([`FileIdentity`]); a wrong guess only costs space.
+//! Blocks are shared where their bytes are equal. So the files of such subvolumes get the inode
+//! numbers, and the names the directory indexes, that they have in each other. Which subvolumes
+//! these are follows from how many files are unchanged between them ([`FileIdentity`]); a wrong
+//! guess only costs space.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -14,13 +16,15 @@ use xxhash::Xxh64;
 use crate::disk::key::{FIRST_GENERATION, object};
 use crate::write::file_set::FileSet;
 
-/// Number of files of each subvolume that are compared with those of others: the ones with the smallest hashes.
+/// Number of files of each subvolume that are compared with those of others: the ones with the
+/// smallest hashes.
 const SAMPLE: usize = 1024;
 /// Subvolumes of which less than one file in this many is unchanged are not related.
 const PART_MIN: usize = 8;
 /// Number of subvolumes that each one is compared with.
 const CANDIDATES_MAX: usize = 64;
-/// The largest inode number taken from the source. Files beyond get one of their own, as those that are not from it.
+/// The largest inode number taken from the source. Files beyond get one of their own, as those that
+/// are not from it.
 const NUMBER_MAX: u64 = 1 << 48;
 /// The parent of a file with names in several subvolumes.
 const SEVERAL: u32 = u32::MAX;
@@ -28,7 +32,8 @@ const SEVERAL: u32 = u32::MAX;
 /// Subvolumes that share blocks.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    /// All subvolumes in the order in which their trees are written: a base before what is based on it.
+    /// All subvolumes in the order in which their trees are written: a base before the trees based
+    /// on it.
     pub(crate) order: Vec<usize>,
     /// By subvolume: whether its blocks are shared.
     pub(crate) is_related: Vec<bool>,
@@ -45,11 +50,12 @@ pub(crate) struct Snapshots {
 /// The identities of files, as far as they have some. In a new tree, few files have.
 #[derive(Debug, Default)]
 struct Identities {
-    /// By file, without those that follow the last one: the number of its identity in the list plus 1, or 0. Numbers behind the
-    /// list count the files that are numbered in their order.
+    /// By file, without those that follow the last one: the number of its identity in the list plus
+    /// 1, or 0. Numbers behind the list count the files that are numbered in their order.
     places: Vec<u32>,
     list: Vec<FileIdentity>,
-    /// The identity of the first file that is numbered in order. Those of the others differ in the number.
+    /// The identity of the first file that is numbered in order. Those of the others differ in the
+    /// number.
     first: Option<FileIdentity>,
     /// How many files are numbered in order.
     numbered: u32,
@@ -106,8 +112,9 @@ impl Identities {
 }
 
 impl Snapshots {
-    /// Looks for relations between the subvolumes with these root directories, and these other files; `None` if no two are
-    /// related. `generation` is that of the image, if it continues the source.
+    /// Looks for relations between the subvolumes with these root directories, and these other
+    /// files; `None` if no two are related. `generation` is that of the image, if it continues the
+    /// source.
     pub(crate) fn find(
         inventory: &Inventory,
         roots: &[FileId],
@@ -130,7 +137,8 @@ impl Snapshots {
             identities.map(|identity| identity.transaction).max()
         });
         let ages: Vec<Option<u64>> = ages.collect();
-        // The newest first: it is the one in use, and blocks of later trees lie between those of earlier ones.
+        // The newest first: it is the one in use, and blocks of later trees lie between those of
+        // earlier ones.
         let mut order: Vec<usize> = (0..members.len())
             .filter(|&index| ages[index].is_some())
             .collect();
@@ -210,8 +218,8 @@ impl Snapshots {
         order.filter(|&index| self.is_related[index]).collect()
     }
 
-    /// Gives files the identities that they have in the source, as far as these are unique. Returns the first inode number
-    /// that no file has.
+    /// Gives files the identities that they have in the source, as far as these are unique. Returns
+    /// the first inode number that no file has.
     fn take_identities(
         &mut self,
         inventory: &Inventory,
@@ -272,7 +280,8 @@ impl Snapshots {
         self.generation = FIRST_GENERATION + ranks.len() as u64;
     }
 
-    /// Replaces generations that are newer than the image by the last ones before its own, in their order.
+    /// Replaces generations that are newer than the image by the last ones before its own, in their
+    /// order.
     fn limit_generations(&mut self, newest: u64) {
         let all = self.identities.list.iter();
         let all = all.flat_map(|identity| [identity.generation, identity.transaction]);
@@ -292,9 +301,10 @@ impl Snapshots {
         }
     }
 
-    /// Gives the other files numbers that no file of any subvolume has, starting at `next`, and names the same index in every state
-    /// of their directory. `btrfs send -p` compares any two subvolumes by these: it takes files of one number and
-    /// generation for the same file, and fails if the index of a name changes and its file does not.
+    /// Gives the other files numbers that no file of any subvolume has, starting at `next`, and
+    /// names the same index in every state of their directory. `btrfs send -p` compares any two
+    /// subvolumes by these: it takes files of one number and generation for the same file, and
+    /// fails if the index of a name changes and its file does not.
     fn number_alike(
         &mut self,
         inventory: &Inventory,
@@ -347,7 +357,8 @@ impl Snapshots {
         }
     }
 
-    /// Gives names the directory indexes that they have in the base, and the other files numbers, starting at `next`.
+    /// Gives names the directory indexes that they have in the base, and the other files numbers,
+    /// starting at `next`.
     fn fill_in(
         &mut self,
         inventory: &Inventory,
@@ -403,7 +414,8 @@ impl Snapshots {
         }
     }
 
-    /// Numbers the names in a directory as in the same directory of the base, and new ones after those.
+    /// Numbers the names in a directory as in the same directory of the base, and new ones after
+    /// those.
     fn fill_in_dir(&mut self, inventory: &Inventory, dir: FileId, base: Option<FileId>) {
         let Some(base) = base else { return };
         let mut others = inventory.entries(base).peekable();

@@ -1,4 +1,5 @@
-//! Writes what is used and what is free: the extent tree, the free space tree, the checksum tree.
+//! Writes the trees that describe used and free space: the extent tree, the free space tree, the
+//! checksum tree.
 
 use std::cmp::Reverse;
 
@@ -13,7 +14,8 @@ use crate::write::builder::{Blocks, BuiltTree, ITEM_BYTES, TreeBuilder, address,
 use crate::write::data::Area;
 use crate::write::layout::{NewGroup, SECTOR_BYTES};
 
-/// Number of checksums in one item, however large a leaf is (the kernel's `MAX_CSUM_ITEMS` with its smallest page).
+/// Number of checksums in one item, however large a leaf is (the kernel's `MAX_CSUM_ITEMS` with its
+/// smallest page).
 const SUMS_MAX: usize = 4096;
 
 /// A reference to a data extent.
@@ -97,7 +99,8 @@ impl DataRefs {
         (0..).map_while(|index| self.get(index))
     }
 
-    /// Sorts them. Those of one tree mostly are sorted; only if they are not, all are in memory for that.
+    /// Sorts them. Those of one tree mostly are sorted; only if they are not, all are in memory for
+    /// that.
     pub(crate) fn sort(&mut self) {
         if !self.all().is_sorted() {
             let mut all: Vec<DataRef> = self.all().collect();
@@ -126,8 +129,8 @@ impl References {
     }
 }
 
-/// Emits the extent tree: the items of data extents, tree blocks and, unless they have a tree of their own, block
-/// groups, in order of address.
+/// Emits the extent tree: the items of data extents, tree blocks and, unless they have a tree of
+/// their own, block groups, in order of address.
 pub(crate) fn emit_extents(
     blocks: &mut Blocks<'_>,
     generation: u64,
@@ -175,8 +178,8 @@ pub(crate) fn emit_extents(
     builder.finish()
 }
 
-/// Emits a tree block with its references: as many inline as the kernel allows, by descending tree, the others as
-/// separate items.
+/// Emits a tree block with its references: as many inline as the kernel allows, by descending tree,
+/// the others as separate items.
 fn emit_block(
     builder: &mut TreeBuilder<'_, '_>,
     generation: u64,
@@ -263,8 +266,8 @@ fn data_ref_hash(reference: &DataRef) -> u64 {
     u64::from(high) << 31 ^ u64::from(low)
 }
 
-/// Emits an extent with its references: as many inline as the kernel allows, by descending hash, the others as separate
-/// items.
+/// Emits an extent with its references: as many inline as the kernel allows, by descending hash,
+/// the others as separate items.
 fn emit_data(
     builder: &mut TreeBuilder<'_, '_>,
     at: u64,

@@ -30,8 +30,8 @@ pub(crate) struct SubvolumePlan {
     pub(crate) default: usize,
     /// The subvolumes by the directories that become their roots.
     by_dir: HashMap<FileId, usize>,
-    /// The subvolumes that contain directories: each contains those from this one on, up to that of the next one. Empty if there is
-    /// only one subvolume.
+    /// The subvolumes that contain directories: each contains those from this one on, up to that of
+    /// the next one. Empty if there is only one subvolume.
     of_dir: Vec<(FileId, u32)>,
     /// Which subvolumes share blocks, if any do.
     snapshots: Option<Snapshots>,
@@ -125,7 +125,8 @@ impl SubvolumePlan {
         Ok(plan)
     }
 
-    /// Index of the subvolume that contains a directory; for the root of a subvolume, that subvolume.
+    /// Index of the subvolume that contains a directory; for the root of a subvolume, that
+    /// subvolume.
     pub(crate) fn of(&self, dir: FileId) -> usize {
         let behind = self.of_dir.partition_point(|(first, _)| *first <= dir);
         let run = behind.checked_sub(1).map(|at| self.of_dir[at].1);
@@ -192,7 +193,8 @@ impl SubvolumePlan {
         index.unwrap_or_else(|| usual_index(inventory, entry))
     }
 
-    /// A file's inode number in the subvolume that contains it, and when it was created and changed.
+    /// A file's inode number in the subvolume that contains it, and when it was created and
+    /// changed.
     pub(crate) fn identity(&self, file: FileId) -> FileIdentity {
         let identity = self.snapshots.as_ref().and_then(|it| it.identity(file));
         identity.unwrap_or_else(|| FileIdentity {
@@ -216,7 +218,8 @@ impl SubvolumePlan {
     }
 }
 
-/// The IDs of new subvolumes: those that they keep, if they keep any, then those of the others, in order.
+/// The IDs of new subvolumes: those that they keep, if they keep any, then those of the others, in
+/// order.
 fn ids(wanted: &[(FileId, EntryId, NewSubvolume)], options: &Options) -> Result<Vec<u64>> {
     let kept = |own: &NewSubvolume| {
         let numbers = own.numbers.filter(|_| options.generation.is_some());

@@ -141,7 +141,8 @@ impl<'a> TreeWriter<'a> {
         }
     }
 
-    /// Emits the trees that do not depend on the layout, and passes on what each subvolume's tree shares.
+    /// Emits the trees that do not depend on the layout, and passes on the blocks that each
+    /// subvolume's tree shares.
     fn emit_files(
         &self,
         blocks: &mut Blocks<'_>,
@@ -178,7 +179,8 @@ impl<'a> TreeWriter<'a> {
         Ok(())
     }
 
-    /// Emits the trees that depend on the layout, except for the chunk tree. `measured` holds the number of blocks.
+    /// Emits the trees that depend on the layout, except for the chunk tree. `measured` holds the
+    /// number of blocks.
     fn emit_small(
         &self,
         blocks: &mut Blocks<'_>,
@@ -291,7 +293,8 @@ impl<'a> TreeWriter<'a> {
         let at = append_groups(&mut layout.system, at, chunk + free_chunk, flags);
         let flags = block_group::METADATA | dup;
         layout.end = append_groups(&mut layout.metadata, at, metadata + free, flags);
-        // Used space determines how much is listed as free, but not the number of items, except for full groups.
+        // Used space determines how much is listed as free, but not the number of items, except for
+        // full groups.
         set_used(&mut layout.metadata, self.options.nodesize, metadata);
         set_used(&mut layout.system, self.options.nodesize, chunk);
         layout.size = layout.end;

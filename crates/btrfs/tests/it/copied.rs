@@ -1,9 +1,10 @@
-//! Images that the kernel wrote, copied by us: the kernel shows the same tree, and shared data is still shared.
+//! Images that the kernel wrote, copied by us: the kernel shows the same tree, and shared data is
+//! still shared.
 
 use std::collections::HashMap;
 use std::fs;
 
-use btrfs::{Options, Subvolume};
+use btrfs::Subvolume;
 use testkit::{BackingFile, FsType, Mount, Rng, TempDir, cases};
 use tree::usage::Form;
 use tree::{ExtentKind, FileKind, FileSystem, HostDir, Inventory, Limits};
@@ -88,13 +89,10 @@ fn linux_sees_its_snapshots_and_clones_in_our_copy() {
         let inventory = Inventory::of(&source, &Limits::default()).unwrap();
         let subvolumes = source.subvolumes_in(&inventory).unwrap();
         assert_eq!(subvolumes.len(), 4, "{options}");
-        let ours = Options {
-            subvolumes: subvolumes.into_iter().map(|own| own.1).collect(),
-            // Exactly the parts that share bytes in the source.
-            duplicates: false,
-            slack: ROOM,
-            ..with(None, false)
-        };
+        let ours = with(None, false)
+            .subvolumes(subvolumes.into_iter().map(|own| own.1).collect())
+            .duplicates(false)
+            .slack(ROOM);
         make(&source, &image, &ours, 2);
         let copy = open(&image).subvolume(5).unwrap();
         assert_still_shared(&source, &copy);

@@ -65,10 +65,7 @@ fn bytes_do_not_depend_on_threads() {
         make(&source, &dir.join("many"), &options, threads);
         assert!(one == fs::read(dir.join("many")).unwrap(), "{threads}");
     }
-    let other = Options {
-        uuid: Some([7; 16]),
-        ..options
-    };
+    let other = options.uuid(Some([7; 16]));
     make(&source, &dir.join("other"), &other, 2);
     assert!(one != fs::read(dir.join("other")).unwrap());
 }
@@ -103,10 +100,7 @@ fn an_attribute_that_fills_a_tree_block_fits_and_a_longer_one_is_listed() {
         // The length of an attribute is a 16-bit number on disk.
         let largest = nodesize.min(32 << 10);
         add_largest_xattr(&mut source, largest);
-        let options = Options {
-            nodesize: nodesize as u32,
-            ..Options::default()
-        };
+        let options = Options::default().nodesize(nodesize as u32);
         let summary = make(&source, &image, &options, 1);
         assert_eq!(summary.image.lost_xattrs, []);
         let tree = open(&image).subvolume(5).unwrap();
@@ -127,11 +121,7 @@ fn free_space_is_what_was_asked_for() {
     let image = dir.join("image");
     let source = memory_tree();
     let made = |slack, size| {
-        let options = Options {
-            slack,
-            size,
-            ..Options::default()
-        };
+        let options = Options::default().slack(slack).size(size);
         let summary = make(&source, &image, &options, 2);
         check(&image);
         assert_eq!(
@@ -162,10 +152,7 @@ fn free_space_is_what_was_asked_for() {
     assert!(summary.is_writable);
     let used = summary.image.data_bytes + 2 * summary.metadata_bytes;
     assert!(summary.image.image_bytes < used / 100 * 105);
-    let too_small = Options {
-        size: Some(8 << 20),
-        ..Options::default()
-    };
+    let too_small = Options::default().size(Some(8 << 20));
     let inventory = Inventory::of(&large, &Limits::default()).unwrap();
     let output = Output::create(&dir.join("never"), false).unwrap();
     let parallel = Parallel::new(2);
@@ -196,15 +183,13 @@ fn rules_choose_how_files_are_encoded() {
         patterns: Arc::new(Patterns::new([pattern])),
         compression,
     };
-    let options = Options {
-        rules: vec![
+    let options = Options::default()
+        .rules(vec![
             rule("**/*.raw", None),
             rule("sub/*.fast", Some(Settings::Lzo)),
             rule("sub/*.fast", Some(Settings::Zlib { level: 1 })),
-        ],
-        duplicates: false,
-        ..Options::default()
-    };
+        ])
+        .duplicates(false);
     make(&source, &image, &options, 2);
     check(&image);
     let tree = open(&image).subvolume(5).unwrap();
@@ -266,10 +251,7 @@ fn what_cannot_be_read_ends_all_or_is_left_out() {
     }
     let mut images = Vec::new();
     for threads in [1, 3] {
-        let options = Options {
-            skip_unreadable: true,
-            ..with(None, false)
-        };
+        let options = with(None, false).skip_unreadable(true);
         let summary = make(&source, &dir.join("image"), &options, threads);
         let paths: Vec<&[u8]> = summary.image.unreadable.iter().map(|bad| &*bad.0).collect();
         assert_eq!(paths, [&b"bad at once"[..], b"bad late", b"bad small"]);
@@ -295,8 +277,8 @@ fn what_cannot_be_read_ends_all_or_is_left_out() {
     assert!(!expected.to_string().contains("bad"));
 }
 
-/// Changes to a file after the walk, while it is read: each gives an error that names it, and leaves nothing at the
-/// destination.
+/// Changes to a file after the walk, while it is read: each gives an error that names it, and
+/// leaves nothing at the destination.
 #[test]
 fn a_file_that_changes_while_it_is_read_is_named() {
     type Accident = fn(&Path) -> std::io::Result<()>;
@@ -385,10 +367,7 @@ fn names_of_one_hash_say_that_a_larger_node_size_holds_them() {
     let failed = |count, nodesize| {
         let fs = tree(count);
         let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
-        let options = Options {
-            nodesize,
-            ..Options::default()
-        };
+        let options = Options::default().nodesize(nodesize);
         let output = Output::create(&dir.join("failed"), true).unwrap();
         let parallel = Parallel::new(1);
         let made = btrfs::create(&inventory, &options, parallel, &NoProgress, &output);
@@ -397,10 +376,7 @@ fn names_of_one_hash_say_that_a_larger_node_size_holds_them() {
     let words = "store dir: limit reached: names with one hash together do not fit in a tree block; a larger node size, of up to 64 KiB, holds them";
     assert_eq!(failed(812, 16 << 10), words);
     assert_eq!(failed(812, 32 << 10), words);
-    let options = Options {
-        nodesize: 64 << 10,
-        ..Options::default()
-    };
+    let options = Options::default().nodesize(64 << 10);
     let (image, source) = (dir.join("image"), tree(812));
     make(&source, &image, &options, 1);
     let copy = open(&image).subvolume(5).unwrap();
@@ -438,10 +414,7 @@ fn an_epoch_bounds_all_times_and_keeps_earlier_ones() {
         metadata.btime = Some(times[3]);
     }
     let dir = TempDir::new();
-    let options = Options {
-        epoch: Some(1000),
-        ..Options::default()
-    };
+    let options = Options::default().epoch(Some(1000));
     make(&source, &dir.join("image"), &options, 1);
     let tree = open(&dir.join("image")).subvolume(5).unwrap();
     let times = |name: &[u8]| {

@@ -1,5 +1,5 @@
-//! File systems that the kernel wrote on several devices, and uncommitted writes: read completely, and with a device
-//! missing or overwritten.
+//! File systems that the kernel wrote on several devices, and uncommitted writes: read completely,
+//! and with a device missing or overwritten.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -172,10 +172,7 @@ fn a_log_is_read_and_a_damaged_log_is_an_error() {
     assert!(!is_clean_to_btrfs(&btrfs, &copy));
     // Never a part of it, and never silently nothing of it.
     assert!(matches!(read(&[&copy]).unwrap_err(), Error::Corrupt(_)));
-    let options = btrfs::OpenOptions {
-        no_log: true,
-        ..btrfs::OpenOptions::default()
-    };
+    let options = btrfs::OpenOptions::default().no_log(true);
     let source: Box<dyn ReadAt> = Box::new(File::open(&copy).unwrap());
     let last_commit = Btrfs::open_with(vec![source], &options).unwrap();
     let ours = manifest(&Arc::new(last_commit).subvolume(5).unwrap()).unwrap();
@@ -221,7 +218,8 @@ fn a_sprout_is_read_with_its_seed() {
     let seed = mount.unmount();
     let sprout = sprout.detach();
     run(btrfs.command().args(["device", "scan", "--forget"]));
-    // The seed alone is as it was; with the sprout, in any order, it is part of the other file system.
+    // The seed alone is as it was; with the sprout, in any order, it is part of the other file
+    // system.
     assert_eq!(of_seed.difference(&read(&[&seed_path]).unwrap()), "");
     for images in [[seed.path(), sprout.path()], [sprout.path(), seed.path()]] {
         assert_eq!(theirs.difference(&read(&images).unwrap()), "");
@@ -229,10 +227,7 @@ fn a_sprout_is_read_with_its_seed() {
     let words = read(&[sprout.path()]).unwrap_err().to_string();
     assert!(words.contains("seed device"), "{words}");
     // Devices of several file systems: each is taken by the one that it belongs to.
-    let options = btrfs::OpenOptions {
-        ignores_foreign: true,
-        ..btrfs::OpenOptions::default()
-    };
+    let options = btrfs::OpenOptions::default().ignores_foreign(true);
     for (first, expected) in [(seed.path(), &of_seed), (sprout.path(), &theirs)] {
         let images = [first, seed.path(), sprout.path()];
         let sources = images.map(|path| Box::new(File::open(path).unwrap()) as Box<dyn ReadAt>);
@@ -269,10 +264,7 @@ fn superblock_copies_and_older_commits_are_read_when_asked_for() {
         let image = Btrfs::open_with(vec![source], options)?;
         manifest(&Arc::new(image).subvolume(5)?)
     };
-    let older = |older_root| btrfs::OpenOptions {
-        older_root,
-        ..btrfs::OpenOptions::default()
-    };
+    let older = |older_root| btrfs::OpenOptions::default().older_root(older_root);
     let last = open(&older(0)).unwrap();
     assert_eq!(states[3].difference(&last), "");
     // Unmounting commits once more, with or without a change.
@@ -292,10 +284,7 @@ fn superblock_copies_and_older_commits_are_read_when_asked_for() {
     // The first copy is damaged: the second is used anyway, and on request.
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&[0; 4096], 64 << 10).unwrap();
-    let copy = |copy| btrfs::OpenOptions {
-        superblock: Some(copy),
-        ..btrfs::OpenOptions::default()
-    };
+    let copy = |copy| btrfs::OpenOptions::default().superblock(Some(copy));
     for options in [older(0), copy(1)] {
         assert_eq!(states[3].difference(&open(&options).unwrap()), "");
     }

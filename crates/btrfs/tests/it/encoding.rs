@@ -49,7 +49,8 @@ fn encodings(tree: &dyn FileSystem) -> Vec<String> {
     lines
 }
 
-/// Content that any sample calls compressible, content that only the sample calls incompressible, and noise.
+/// Content that any sample calls compressible, content that only the sample calls incompressible,
+/// and noise.
 fn contents(rng: &mut Rng) -> [(&'static str, Vec<u8>); 4] {
     let mut hidden = vec![0; 100_000];
     for step in hidden.chunks_mut(256) {
@@ -95,12 +96,13 @@ fn nocow_force_marks_property_and_rule_decide_in_this_order() {
         patterns: Arc::new(Patterns::new(["*"])),
         compression,
     };
-    let options = |compression, force, rules: &[Option<Settings>]| Options {
-        rules: rules.iter().map(|&settings| rule(settings)).collect(),
-        duplicates: false,
-        ..with(compression, force)
+    let options = |compression, force, rules: &[Option<Settings>]| {
+        with(compression, force)
+            .rules(rules.iter().map(|&settings| rule(settings)).collect())
+            .duplicates(false)
     };
-    // In the order of names: bare, c, lzo, m, nocow lzo, none, none alone, unknown, zlib, zstd with a level.
+    // In the order of names: bare, c, lzo, m, nocow lzo, none, none alone, unknown, zlib, zstd with
+    // a level.
     let cases = [
         (options(None, false, &[]), "- - lzo - - - - - zlib zstd"),
         (
@@ -197,11 +199,9 @@ fn what_decides_how_a_file_is_encoded_is_what_decides_in_linux() {
         combinations(kernel.path());
         let backing = kernel.unmount();
         let theirs = open(backing.path()).subvolume(5).unwrap();
-        let options = Options {
-            keep_extents: false,
-            duplicates: false,
-            ..with(compression, force)
-        };
+        let options = with(compression, force)
+            .keep_extents(false)
+            .duplicates(false);
         make(&theirs, &image, &options, 2);
         let ours = open(&image).subvolume(5).unwrap();
         let (theirs, ours) = (encodings(&theirs), encodings(&ours));
@@ -212,7 +212,8 @@ fn what_decides_how_a_file_is_encoded_is_what_decides_in_linux() {
     }
 }
 
-/// `chattr +c` also sets the property; the attribute alone, as other writers leave it, chooses no algorithm.
+/// `chattr +c` also sets the property; the attribute alone, as other writers leave it, chooses no
+/// algorithm.
 #[test]
 #[ignore = "needs root"]
 fn the_compress_attribute_alone_decides_nothing_in_linux() {
@@ -225,10 +226,7 @@ fn the_compress_attribute_alone_decides_nothing_in_linux() {
         source
     };
     for (mount_options, compression) in [("", None), ("compress=lzo", Some(Settings::Lzo))] {
-        let options = Options {
-            slack: ROOM,
-            ..with(compression, false)
-        };
+        let options = with(compression, false).slack(ROOM);
         make(&file(b""), &image, &options, 2);
         let mount = mount_to_write(&image, mount_options);
         fs::write(mount.path().join("file"), &text).unwrap();
@@ -360,11 +358,9 @@ fn preallocated_extents_of_linux_stay_preallocated() {
     let subvolumes = source.subvolumes_in(&inventory).unwrap();
     let dir = TempDir::new();
     let image = dir.join("image");
-    let options = Options {
-        subvolumes: subvolumes.into_iter().map(|own| own.1).collect(),
-        slack: ROOM,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .subvolumes(subvolumes.into_iter().map(|own| own.1).collect())
+        .slack(ROOM);
     make(&source, &image, &options, 2);
     let copy = open(&image).subvolume(5).unwrap();
     assert_eq!(extents(&source), extents(&copy));

@@ -1,5 +1,6 @@
-//! Hostile images: a good one with a few bytes changed and the checksums recomputed, so that they do not protect the
-//! reader. Each gives an error or some tree, in bounded time and memory, and never a panic.
+//! Hostile images: a good one with a few bytes changed and the checksums recomputed, so that they
+//! do not protect the reader. Each gives an error or some tree, in bounded time and memory, and
+//! never a panic.
 
 use std::io;
 use std::ops::Range;
@@ -133,7 +134,8 @@ fn mutate(block: &mut [u8], rng: &mut Rng) {
     }
 }
 
-/// Reads some of everything: as much as a good image of this size contains, not as much as a bad one claims.
+/// Reads some of everything: as much as a good image of this size contains, not as much as a bad
+/// one claims.
 fn explore(tree: &Subvolume) -> Result<(), Error> {
     let mut waiting: Vec<Ino> = vec![tree.root()];
     let mut left = 1000;
@@ -173,8 +175,8 @@ fn explore(tree: &Subvolume) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does everything that can be done with an image: describes it, lists it, reads some of it, copies it. Returns whether
-/// it could be opened.
+/// Does everything that can be done with an image: describes it, lists it, reads some of it, copies
+/// it. Returns whether it could be opened.
 pub(crate) fn explore_all(image: &BtrfsImage) -> Option<Arc<Btrfs>> {
     let btrfs = open(image).ok()?;
     let _ = btrfs.subvolumes();
@@ -330,7 +332,8 @@ fn the_last_generation_there_can_be_is_read() {
     assert_eq!(newer, None);
 }
 
-/// Block groups may claim any range; what lies in several of them must not count, nor take memory, several times.
+/// Block groups may claim any range; what lies in several of them must not count, nor take memory,
+/// several times.
 #[test]
 fn block_groups_that_overlap_are_found() {
     const HALF: u64 = 1 << 63;

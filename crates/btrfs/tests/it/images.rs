@@ -74,11 +74,7 @@ pub(crate) fn check(image: &Path) -> bool {
 }
 
 pub(crate) fn with(compression: Option<Settings>, force: bool) -> Options {
-    Options {
-        compression,
-        force,
-        ..Options::default()
-    }
+    Options::default().compression(compression).force(force)
 }
 
 pub(crate) fn algorithms() -> Vec<(&'static str, Option<Settings>)> {
@@ -101,19 +97,12 @@ pub(crate) fn layouts() -> Vec<(String, Options)> {
     for checksum in ChecksumType::ALL {
         for metadata in [Profile::Single, Profile::Dup] {
             let name = format!("{} {}", checksum.name(), metadata.name());
-            let options = Options {
-                checksum,
-                metadata,
-                ..Options::default()
-            };
+            let options = Options::default().checksum(checksum).metadata(metadata);
             all.push((name, options));
         }
     }
     for nodesize in [4 << 10, 8 << 10, 32 << 10, 64 << 10] {
-        let options = Options {
-            nodesize,
-            ..Options::default()
-        };
+        let options = Options::default().nodesize(nodesize);
         all.push((format!("node size {nodesize}"), options));
     }
     all
@@ -156,7 +145,8 @@ pub(crate) fn memory_tree() -> MemoryFs {
     fs.add_xattr(linked, b"user.one", b"1");
     fs.add_xattr(linked, b"user.two", &rng.bytes(2000));
     let names = fs.add_dir(root, "names");
-    // Adding the generator polynomial of CRC-32C does not change the CRC: entries with equal hashes.
+    // Adding the generator polynomial of CRC-32C does not change the CRC: entries with equal
+    // hashes.
     const GENERATOR: [u8; 5] = [0xf1, 0x76, 0xec, 0x05, 0x01];
     for places in [&[][..], &[0], &[1], &[2], &[0, 2]] {
         let mut name = *b"collide!";

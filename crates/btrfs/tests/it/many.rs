@@ -1,4 +1,5 @@
-//! Many small files, for what happens once in a thousand extents: written by the kernel and read by us, and the other way round.
+//! Many small files, for what happens once in a thousand extents: written by the kernel and read by
+//! us, and the other way round.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,8 @@ use crate::kernel::Kernel;
 /// Files in one directory.
 const FILES_MAX: u64 = 1000;
 
-/// The content of a file: text, noise, zeros and repetitions in turns, so that stored lengths take every value.
+/// The content of a file: text, noise, zeros and repetitions in turns, so that stored lengths take
+/// every value.
 fn content(seed: u64, number: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let len = match rng.index(8) {
@@ -97,10 +99,7 @@ fn small_files_of_every_length_are_read_as_they_were_written() {
         // And encoded by us.
         let dir = TempDir::new();
         let image = dir.join("image");
-        let options = btrfs::Options {
-            keep_extents: false,
-            ..with(Some(settings), true)
-        };
+        let options = with(Some(settings), true).keep_extents(false);
         make(&theirs, &image, &options, 2);
         drop(theirs);
         drop(backing);

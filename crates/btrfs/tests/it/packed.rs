@@ -15,7 +15,8 @@ use tree::{
 use crate::check::findings;
 use crate::images::{algorithms, check, make, manifest_of, memory_tree, open, with};
 
-/// By path, the compressed extents of each file: algorithm and stored bytes, without padding except for inline extents.
+/// By path, the compressed extents of each file: algorithm and stored bytes, without padding except
+/// for inline extents.
 fn encoded(tree: &Subvolume) -> HashMap<Vec<u8>, Vec<(String, Vec<u8>)>> {
     let inventory = Inventory::of(tree, &Limits::default()).unwrap();
     let mut all = HashMap::new();
@@ -66,21 +67,16 @@ fn encoded_extents_are_taken_as_they_are() {
     for (name, compression) in algorithms() {
         let made = make(&source, &first, &with(compression, true), 2);
         // Different settings and a different layout must not matter.
-        let options = Options {
-            nodesize: 4 << 10,
-            checksum: btrfs::ChecksumType::Xxhash64,
-            ..with(None, false)
-        };
+        let options = with(None, false)
+            .nodesize(4 << 10)
+            .checksum(btrfs::ChecksumType::Xxhash64);
         let mut bytes = Vec::new();
         for (threads, verify) in [
             (1, Verify::Encoded),
             (3, Verify::Everything),
             (2, Verify::Nothing),
         ] {
-            let options = Options {
-                verify,
-                ..options.clone()
-            };
+            let options = options.clone().verify(verify);
             let kept = make(&top(&first), &second, &options, threads);
             assert_eq!(kept.compressed, made.compressed, "{name}");
             assert_eq!(manifest_of(&top(&second)), expected, "{name}");
@@ -89,10 +85,7 @@ fn encoded_extents_are_taken_as_they_are() {
             bytes.push(std::fs::read(&second).unwrap());
         }
         assert!(bytes[0] == bytes[1] && bytes[0] == bytes[2], "{name}");
-        let encoded_again = Options {
-            keep_extents: false,
-            ..with(None, false)
-        };
+        let encoded_again = with(None, false).keep_extents(false);
         let encoded_again = make(&top(&first), &second, &encoded_again, 2);
         assert_eq!(
             (encoded_again.image.kept.count, encoded_again.compressed),
@@ -128,10 +121,7 @@ fn blocks_of_a_squashfs_image_would_be_kept_but_for_what_btrfs_cannot_hold() {
     };
     source.add_encoded(file, extent, &frame);
     for verify in [Verify::Encoded, Verify::Nothing] {
-        let options = Options {
-            verify,
-            ..Options::default()
-        };
+        let options = Options::default().verify(verify);
         let summary = make(&source, &image, &options, 1);
         assert_eq!((summary.image.kept.count, summary.compressed), (0, 1));
         assert_eq!(manifest_of(&top(&image)), manifest_of(&source));
@@ -161,10 +151,7 @@ fn extents_whose_checksum_matches_are_kept_without_decoding_them() {
     // No LZO: nothing decodes it.
     let garbage = [0xa5; 4096];
     source.add_encoded(file, extent, &garbage);
-    let options = |verify| Options {
-        verify,
-        ..Options::default()
-    };
+    let options = |verify| Options::default().verify(verify);
     let made = make(&source, &first, &options(Verify::Nothing), 1);
     let kept = |decoded, by_checksum| Kept {
         count: 1,
@@ -216,18 +203,12 @@ fn shared_extents_stay_shared() {
     for compression in [None, Some(Settings::Zlib { level: 1 })] {
         let made = make(&source, &first, &with(compression, false), 2);
         assert_eq!(made.image.duplicates, 9);
-        let options = Options {
-            duplicates: false,
-            ..with(compression, false)
-        };
+        let options = with(compression, false).duplicates(false);
         let alone = make(&source, &second, &options, 2);
         assert!(alone.image.data_bytes > 3 * made.image.data_bytes / 2);
         let source = top(&first);
         for (keep_extents, threads) in [(true, 1), (true, 3), (false, 2)] {
-            let options = Options {
-                keep_extents,
-                ..options.clone()
-            };
+            let options = options.clone().keep_extents(keep_extents);
             let copied = make(&source, &second, &options, threads);
             assert_eq!(sums(&copied), sums(&made), "{keep_extents}");
             assert_eq!(manifest_of(&top(&second)), expected);
@@ -276,8 +257,8 @@ fn add_encoded(fs: &mut MemoryFs, name: &str, len: usize) -> Ino {
     file
 }
 
-/// A tree of compressed extents, five of them readable and not inline, and on request files whose stored bytes cannot
-/// be read past certain offsets.
+/// A tree of compressed extents, five of them readable and not inline, and on request files whose
+/// stored bytes cannot be read past certain offsets.
 fn encoded_tree(has_bad: bool) -> (MemoryFs, Vec<(Ino, u64)>) {
     let mut fs = MemoryFs::new();
     add_encoded(&mut fs, "a good", 2 * EXTENT_BYTES + 5000);
@@ -302,10 +283,7 @@ fn encoded_tree(has_bad: bool) -> (MemoryFs, Vec<(Ino, u64)>) {
 fn stored_bytes_that_cannot_be_read_end_all_or_are_left_out() {
     let dir = TempDir::new();
     let image = dir.join("image");
-    let options = |skip_unreadable| Options {
-        skip_unreadable,
-        ..Options::default()
-    };
+    let options = |skip_unreadable| Options::default().skip_unreadable(skip_unreadable);
     let (good, _) = encoded_tree(false);
     let expected = manifest_of(&good);
     assert_eq!(make(&good, &image, &options(false), 2).image.kept.count, 5);
@@ -362,8 +340,8 @@ fn stored_bytes_that_cannot_be_read_end_all_or_are_left_out() {
     assert!(images[0] == images[1]);
 }
 
-/// A file that is left out gives back what it added to an extent of an earlier one, and files that share an extent with it
-/// are read themselves.
+/// A file that is left out gives back what it added to an extent of an earlier one, and files that
+/// share an extent with it are read themselves.
 #[test]
 fn files_that_share_extents_with_one_left_out_stay_whole() {
     const PART: u64 = 8192;
@@ -391,7 +369,8 @@ fn files_that_share_extents_with_one_left_out_stay_whole() {
         file
     };
     add("a", &[1]);
-    // Begins as another file, goes on with bytes of its own, and ends with what yet another one shares.
+    // Begins as another file, goes on with bytes of its own, and ends with what yet another one
+    // shares.
     let bad = add("b", &[1, 2, 3]);
     add("c", &[4]);
     add("d", &[3]);
@@ -403,10 +382,7 @@ fn files_that_share_extents_with_one_left_out_stay_whole() {
     });
     let dir = TempDir::new();
     let image = dir.join("image");
-    let options = Options {
-        skip_unreadable: true,
-        ..Options::default()
-    };
+    let options = Options::default().skip_unreadable(true);
     let mut images = Vec::new();
     for threads in [1, 3] {
         let summary = make(&source, &image, &options, threads);

@@ -1,4 +1,5 @@
-//! What was synced and not committed: the log that `fsync` writes, as Linux replays it, and as we do in memory.
+//! What was synced and not committed: the log that `fsync` writes, as Linux replays it, and as we
+//! do in memory.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -549,10 +550,7 @@ fn each_kind_of_synced_change_is_replayed() {
         if crashed.has_log() {
             logs += 1;
             let [with, without] = [false, true].map(|no_log| {
-                let options = BtrfsOptions {
-                    no_log,
-                    ..BtrfsOptions::default()
-                };
+                let options = BtrfsOptions::default().no_log(no_log);
                 let top = open(&crashed.ours, &options).subvolume(5).unwrap();
                 Manifest::of(&top, &Aspects::ALL).unwrap()
             });

@@ -1,8 +1,9 @@
 //! Damaged images: every file of which no block was hit, in at least one copy, is read as it was.
 //!
-//! The damage is ours, so what was hit is known: a parser of its own finds the blocks of each file in the undamaged
-//! image. They are the superblock, the tree blocks from it to the file's names, inode, attributes and extents and to the
-//! checksums of its data, and the data. A name is recorded three times; one of these must be left.
+//! The damage is ours, so what was hit is known: a parser of its own finds the blocks of each file
+//! in the undamaged image. They are the superblock, the tree blocks from it to the file's names,
+//! inode, attributes and extents and to the checksums of its data, and the data. A name is recorded
+//! three times; one of these must be left.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -49,7 +50,8 @@ fn key_at(bytes: &[u8], at: usize) -> BtrfsKey {
     )
 }
 
-/// A logical address and a length: of a tree block, or of a sector of data. A copy of it is good as a whole or not at all.
+/// A logical address and a length: of a tree block, or of a sector of data. A copy of it is good as
+/// a whole or not at all.
 type Unit = (u64, u64);
 
 /// A leaf: the blocks from the root to it, the keys that it is for, and its items.
@@ -60,7 +62,8 @@ struct Leaf {
     items: Vec<(BtrfsKey, Vec<u8>)>,
 }
 
-/// What must be left of a file: all of these blocks, and for each name on its path one of its records.
+/// What must be left of a file: all of these blocks, and for each name on its path one of its
+/// records.
 #[derive(Clone, Default)]
 struct Needs {
     all: Vec<Unit>,
@@ -195,7 +198,8 @@ impl Sound {
         items.filter(move |item| item.0.0 == objectid)
     }
 
-    /// Adds what is in a directory. Names, targets and blocks are found here; contents come from the undamaged image.
+    /// Adds what is in a directory. Names, targets and blocks are found here; contents come from
+    /// the undamaged image.
     #[expect(clippy::too_many_arguments, reason = "it is recursive")]
     fn directory(
         &self,
@@ -446,12 +450,10 @@ fn images() -> Vec<Sound> {
         (Profile::Single, Some(Settings::Zstd { level: 3 }), 4 << 10),
         (Profile::Dup, Some(Settings::Lzo), 16 << 10),
     ] {
-        let options = Options {
-            metadata,
-            nodesize,
-            compression,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .metadata(metadata)
+            .nodesize(nodesize)
+            .compression(compression);
         make(&source, &path, &options, 2);
         images.push(Sound::of(BtrfsImage::read_file(&path)));
     }

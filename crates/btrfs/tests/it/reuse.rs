@@ -34,8 +34,8 @@ fn time(fs: &mut MemoryFs, ino: Ino) {
     };
 }
 
-/// A tree: files of every size, one with holes, noise, equal ones. If it is changed, some differ, one has moved, and one
-/// is longer; `is_hidden` changes keep lengths and times.
+/// A tree: files of every size, one with holes, noise, equal ones. If it is changed, some differ,
+/// one has moved, and one is longer; `is_hidden` changes keep lengths and times.
 fn version(is_changed: bool, is_hidden: bool) -> MemoryFs {
     let mut fs = MemoryFs::new();
     let root = fs.root();
@@ -70,13 +70,10 @@ fn version(is_changed: bool, is_hidden: bool) -> MemoryFs {
 }
 
 fn reusing(options: &Options, old: &Path, trust_mtime: bool) -> Options {
-    Options {
-        old: Some(OldImage {
-            tree: Arc::new(open(old).subvolume(5).unwrap()),
-            trust_mtime,
-        }),
-        ..options.clone()
-    }
+    options.clone().old(Some(OldImage {
+        tree: Arc::new(open(old).subvolume(5).unwrap()),
+        trust_mtime,
+    }))
 }
 
 fn reuse(dir: &TempDir, options: &Options, threads: usize) -> CreateSummary {

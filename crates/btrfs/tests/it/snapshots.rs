@@ -140,12 +140,10 @@ fn snapshots_share_the_blocks_in_which_nothing_changed() {
         for snapshot in 0..6 {
             model.show(&mut source, &format!("s{snapshot}"));
             model.change(4);
-            let options = Options {
-                nodesize,
-                metadata: Profile::Single,
-                subvolumes: subvolumes((0..=snapshot).map(|n| format!("s{n}"))),
-                ..Options::default()
-            };
+            let options = Options::default()
+                .nodesize(nodesize)
+                .metadata(Profile::Single)
+                .subvolumes(subvolumes((0..=snapshot).map(|n| format!("s{n}"))));
             let summary = make(&source, &image, &options, 2);
             bytes.push(summary.metadata_bytes);
             assert_clean(&image);
@@ -158,11 +156,9 @@ fn snapshots_share_the_blocks_in_which_nothing_changed() {
             assert!(pair[1] - pair[0] < first / 4, "{nodesize}: {bytes:?}");
         }
         // The same bytes with any number of threads.
-        let options = Options {
-            nodesize,
-            subvolumes: subvolumes((0..6).map(|n| format!("s{n}"))),
-            ..Options::default()
-        };
+        let options = Options::default()
+            .nodesize(nodesize)
+            .subvolumes(subvolumes((0..6).map(|n| format!("s{n}"))));
         make(&source, &image, &options, 1);
         let one = fs::read(&image).unwrap();
         make(&source, &image, &options, 4);
@@ -180,18 +176,14 @@ fn trees_of_several_levels_share_nodes() {
         model.show(&mut source, &format!("s{snapshot:02}"));
         model.change(1);
     }
-    let options = Options {
-        nodesize: 4 << 10,
-        metadata: Profile::Single,
-        subvolumes: subvolumes((0..12).map(|n| format!("s{n:02}"))),
-        ..Options::default()
-    };
+    let options = Options::default()
+        .nodesize(4 << 10)
+        .metadata(Profile::Single)
+        .subvolumes(subvolumes((0..12).map(|n| format!("s{n:02}"))));
     let summary = make(&source, &image, &options, 2);
     assert_clean(&image);
-    let one = Options {
-        subvolumes: options.subvolumes[..1].to_vec(),
-        ..options
-    };
+    let first = options.subvolumes[..1].to_vec();
+    let one = options.subvolumes(first);
     let mut single = MemoryFs::new();
     model.show(&mut single, "s00");
     let alone = make(&single, &dir.join("one"), &one, 2);
@@ -199,7 +191,8 @@ fn trees_of_several_levels_share_nodes() {
     assert!(all < alone + alone / 3, "{all} of {alone}");
 }
 
-/// What `usage` and the tree blocks say of a file system's metadata: its bytes, each block counted once.
+/// What `usage` and the tree blocks say of a file system's metadata: its bytes, each block counted
+/// once.
 fn metadata_bytes(image: &Path) -> u64 {
     let image = open(image);
     let (summary, lines) = findings(&image);
@@ -268,33 +261,30 @@ fn a_copy_of_twenty_snapshots_has_at_most_three_tenths_more_metadata() {
             return;
         };
         let source = open(backing.path()).subvolume(5).unwrap();
-        let options = Options {
-            subvolumes: all_subvolumes(&source),
-            slack: ROOM,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .subvolumes(all_subvolumes(&source))
+            .slack(ROOM);
         let summary = make(&source, &image, &options, 2);
         let (before, after) = (metadata_bytes(backing.path()), metadata_bytes(&image));
         assert_eq!(summary.metadata_bytes, after);
         assert!(10 * after <= 13 * before, "{after} of {before}");
         check(&image);
-        // Not Linux's view of the source: there, the place of a nested subvolume has the time at which it is looked at.
+        // Not Linux's view of the source: there, the place of a nested subvolume has the time at
+        // which it is looked at.
         prove_snapshots_to_linux(&image, &source, seed);
         // Our image tells as much of what did not change as Linux's.
         let copy_of_copy = dir.join("again");
         make(&source, &image, &options, 2);
         let copy = open(&image).subvolume(5).unwrap();
-        let options = Options {
-            subvolumes: all_subvolumes(&copy),
-            ..options
-        };
+        let options = options.subvolumes(all_subvolumes(&copy));
         let second = make(&copy, &copy_of_copy, &options, 2);
         let again = second.metadata_bytes;
         assert!(10 * again <= 13 * before, "{again} of {before}");
     }
 }
 
-/// Mounts, compares, scrubs, balances, clones and writes, and deletes the snapshots in random order, with checks between.
+/// Mounts, compares, scrubs, balances, clones and writes, and deletes the snapshots in random
+/// order, with checks between.
 fn prove_snapshots_to_linux(image: &Path, expected: &dyn FileSystem, seed: u64) {
     let mut log = KernelLog::watch();
     let mount = Mount::read_only(image, FsType::Btrfs);

@@ -60,11 +60,9 @@ pub(crate) fn nested() -> (MemoryFs, Options) {
         stime: time(2),
         rtime: time(3),
     });
-    let options = Options {
-        subvolumes,
-        default_subvolume: Some(b"dir/second".to_vec()),
-        ..Options::default()
-    };
+    let options = Options::default()
+        .subvolumes(subvolumes)
+        .default_subvolume(Some(b"dir/second".to_vec()));
     (source, options)
 }
 
@@ -110,18 +108,17 @@ fn directories_become_subvolumes_and_stay_so_in_a_copy() {
     let own = opened.subvolume(list[3].id).unwrap();
     let whole = Inventory::of(&own, &Limits::default()).unwrap();
     assert_eq!(whole.file_count(), 7);
-    // Data is stored once, and a copy of everything is identical, including UUIDs and times of sending.
+    // Data is stored once, and a copy of everything is identical, including UUIDs and times of
+    // sending.
     let source = top(&image);
     let inventory = Inventory::of(&source, &Limits::default()).unwrap();
     let found = source.subvolumes_in(&inventory).unwrap();
     let find = |path: &[u8]| found.iter().find(|own| own.1.path == path).unwrap();
     assert_eq!(find(b"received").1.received, options.subvolumes[5].received);
     assert_eq!(find(b"received").1.otime, options.subvolumes[5].otime);
-    let again = Options {
-        subvolumes: found.into_iter().map(|own| own.1).collect(),
-        duplicates: false,
-        ..options
-    };
+    let again = options
+        .subvolumes(found.into_iter().map(|own| own.1).collect())
+        .duplicates(false);
     let copied = make(&source, &copy, &again, 2);
     assert_eq!(
         (copied.image.data_bytes, copied.extents),
@@ -149,10 +146,7 @@ fn a_hard_link_into_another_subvolume_becomes_a_file_that_shares_its_content() {
         path: path.to_vec(),
         ..NewSubvolume::default()
     };
-    let options = Options {
-        subvolumes: vec![subvolume(b"b")],
-        ..Options::default()
-    };
+    let options = Options::default().subvolumes(vec![subvolume(b"b")]);
     let summary = make(&source, &image, &options, 1);
     assert_eq!(summary.split_links, [b"a/one"]);
     assert_eq!(summary.extents, 1);
@@ -167,11 +161,9 @@ fn a_hard_link_into_another_subvolume_becomes_a_file_that_shares_its_content() {
     // Paths that cannot become subvolumes are rejected before anything is written.
     let inventory = Inventory::of(&source, &Limits::default()).unwrap();
     let refused = |subvolumes: Vec<NewSubvolume>, default: Option<&[u8]>| {
-        let options = Options {
-            subvolumes,
-            default_subvolume: default.map(<[u8]>::to_vec),
-            ..Options::default()
-        };
+        let options = Options::default()
+            .subvolumes(subvolumes)
+            .default_subvolume(default.map(<[u8]>::to_vec));
         let output = Output::create(&dir.join("never"), false).unwrap();
         let parallel = Parallel::new(1);
         btrfs::create(&inventory, &options, parallel, &NoProgress, &output).unwrap_err()
@@ -262,12 +254,13 @@ fn an_image_that_continues_another_keeps_its_numbers() {
         ctransid: 30,
         otransid: 20,
     };
-    let options = Options {
-        subvolumes: vec![subvolume("two", None), subvolume("one", Some(numbers))],
-        generation: Some(50),
-        size_min: 200 << 20,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .subvolumes(vec![
+            subvolume("two", None),
+            subvolume("one", Some(numbers)),
+        ])
+        .generation(Some(50))
+        .size_min(200 << 20);
     let summary = make(&source, &image, &options, 2);
     assert_eq!(summary.image.image_bytes, 200 << 20);
     assert!(summary.is_writable);

@@ -1,4 +1,5 @@
-//! Random damage, a few numbers at a time: our check finds something wrong wherever `btrfs check` does.
+//! Random damage, a few numbers at a time: our check finds something wrong wherever `btrfs check`
+//! does.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -129,7 +130,8 @@ fn random_damage_that_btrfs_check_finds_is_found() {
         }
     }
     assert!(missed.is_empty(), "{} missed: {missed:#?}", missed.len());
-    // Images that Linux refuses to read, and other nonsense that btrfs check overlooks, are only a part.
+    // Images that Linux refuses to read, and other nonsense that btrfs check overlooks, are only a
+    // part.
     let [both, ours] = [(false, false), (true, false)].map(|key| counts[&key]);
     assert!(
         both > 4 * ours && counts[&(true, true)] > ours,

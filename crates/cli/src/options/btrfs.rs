@@ -220,28 +220,26 @@ impl BtrfsArgs {
         }
         let nodesize = u32::try_from(self.nodesize).unwrap_or(0); // 0 is refused
         let label = self.label.as_ref().map(|label| label.as_bytes().to_vec());
-        Ok(Options {
-            compression: Self::compression(image)?,
-            rules: self.compress_path.clone(),
-            force: self.compress_force,
-            keep_extents: !image.recompress,
-            old,
-            checksum: self.checksum,
-            metadata: self.metadata,
-            nodesize,
-            block_group_tree: self.block_group_tree,
-            size: self.size,
-            slack: self.slack,
-            subvolumes,
-            default_subvolume: default.filter(|path| !path.is_empty()),
-            label: label.unwrap_or_default(),
-            uuid: self.uuid.map(|uuid| uuid.0),
-            epoch: epoch()?,
-            duplicates: !image.no_duplicates,
-            skip_unreadable: rescue.skips(),
-            verify: image.verify(),
-            ..Options::default()
-        })
+        Ok(Options::default()
+            .compression(Self::compression(image)?)
+            .rules(self.compress_path.clone())
+            .force(self.compress_force)
+            .keep_extents(!image.recompress)
+            .old(old)
+            .checksum(self.checksum)
+            .metadata(self.metadata)
+            .nodesize(nodesize)
+            .block_group_tree(self.block_group_tree)
+            .size(self.size)
+            .slack(self.slack)
+            .subvolumes(subvolumes)
+            .default_subvolume(default.filter(|path| !path.is_empty()))
+            .label(label.unwrap_or_default())
+            .uuid(self.uuid.map(|uuid| uuid.0))
+            .epoch(epoch()?)
+            .duplicates(!image.no_duplicates)
+            .skip_unreadable(rescue.skips())
+            .verify(image.verify()))
     }
 }
 

@@ -218,10 +218,7 @@ impl Target {
         let inventory = Inventory::in_scratch(&grafted, &limits, scratch).with_context(write)?;
         let mut options = match &self.old {
             Some(old) => old.options(&inventory, received.len() as u64)?,
-            None => Options {
-                generation: Some(received.len() as u64),
-                ..Options::default()
-            },
+            None => Options::default().generation(Some(received.len() as u64)),
         };
         self.refuse_read_only(&options)?;
         let generation = options.generation.unwrap_or(1);
@@ -487,23 +484,21 @@ impl Old {
             let mut of_it = chunks.filter(|chunk| chunk.flags & kind != 0);
             of_it.any(|chunk| chunk.flags & block_group::DUP != 0)
         };
-        Ok(Options {
-            checksum: superblock.checksum,
-            metadata: if is_dup(block_group::METADATA) {
+        Ok(Options::default()
+            .checksum(superblock.checksum)
+            .metadata(if is_dup(block_group::METADATA) {
                 Profile::Dup
             } else {
                 Profile::Single
-            },
-            nodesize: superblock.nodesize,
-            block_group_tree: superblock.compat_ro & compat_ro::BLOCK_GROUP_TREE != 0,
-            size_min: superblock.device.total_bytes,
-            subvolumes,
-            default_subvolume,
-            label: superblock.label.to_vec(),
-            uuid: Some(superblock.fsid),
-            generation: superblock.generation.0.checked_add(transactions),
-            ..Options::default()
-        })
+            })
+            .nodesize(superblock.nodesize)
+            .block_group_tree(superblock.compat_ro & compat_ro::BLOCK_GROUP_TREE != 0)
+            .size_min(superblock.device.total_bytes)
+            .subvolumes(subvolumes)
+            .default_subvolume(default_subvolume)
+            .label(superblock.label.to_vec())
+            .uuid(Some(superblock.fsid))
+            .generation(superblock.generation.0.checked_add(transactions)))
     }
 }
 

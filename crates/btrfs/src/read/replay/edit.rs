@@ -1,4 +1,5 @@
-//! Changes items of a tree in memory: blocks are copied when they are changed, as Linux does it, but never written.
+//! Changes items of a tree in memory: blocks are copied when they are changed, as Linux does it,
+//! but never written.
 
 use tree::{Error, Result};
 

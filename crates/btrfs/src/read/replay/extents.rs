@@ -14,7 +14,7 @@ use crate::disk::raw;
 const HEAD_BYTES: usize = size_of::<raw::FileExtentItem>();
 
 impl Replay<'_> {
-    /// Replays a part of a file: it replaces what the file had there.
+    /// Replays a part of a file: it replaces the file's data there.
     pub(super) fn extent(&mut self, item: &TreeItem<'_>) -> Result<()> {
         let superblock = &self.volume.superblock;
         let sector = u64::from(superblock.sectorsize);
@@ -44,7 +44,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Removes the parts of a file from `from` to `to`; what lies on both sides of an end is cut there.
+    /// Removes the parts of a file from `from` to `to`; a part on both sides of an end is cut
+    /// there.
     pub(super) fn drop_extents(&mut self, number: u64, from: u64, to: u64) -> Result<()> {
         let sectorsize = self.volume.superblock.sectorsize;
         // The part before may reach into the range.
@@ -147,8 +148,8 @@ impl Replay<'_> {
     }
 }
 
-/// The item of the part of an extent that begins `skip` bytes into it and has `len` bytes. The item is that of an extent
-/// or a hole.
+/// The item of the part of an extent that begins `skip` bytes into it and has `len` bytes. The item
+/// is that of an extent or a hole.
 fn cut(data: &[u8], skip: u64, len: u64) -> Vec<u8> {
     let mut data = data.to_vec();
     if let Some(tail) = data.get_mut(HEAD_BYTES..)

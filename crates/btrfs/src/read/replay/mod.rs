@@ -1,10 +1,11 @@
-//! Replays the log: what was synced since the last commit.
+//! Replays the log: the changes that were synced since the last commit.
 //!
-//! `fsync` does not commit. It writes the items of the inode, and of what its name needs, to a *log tree* of its
-//! subvolume. After a crash, Linux replays these trees when it mounts the file system. We do the same to copies of the
-//! tree blocks in memory, in the same stages and order, so that reading shows what Linux would show.
+//! `fsync` does not commit. It writes the items of the inode, and those that its name needs, to a
+//! *log tree* of its subvolume. After a crash, Linux replays these trees when it mounts the file
+//! system. We do the same to copies of the tree blocks in memory, in the same stages and order, so
+//! that reading shows what Linux would show.
 //!
-//! What Linux refuses to replay is an error.
+//! A log that Linux refuses to replay is an error.
 
 mod edit;
 mod extents;
@@ -121,8 +122,8 @@ impl Replay<'_> {
         self.count_names()
     }
 
-    /// Replays an inode item. What its file had and the log does not have was removed: attributes, and names within the
-    /// ranges of a directory that the log describes.
+    /// Replays an inode item. Items of its file that the log lacks were removed: attributes,
+    /// and names within the ranges of a directory that the log describes.
     fn inode(&mut self, item: &TreeItem<'_>) -> Result<()> {
         let number = item.key.objectid;
         self.remove_xattrs(number)?;

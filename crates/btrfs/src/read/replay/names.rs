@@ -21,8 +21,8 @@ struct LoggedName {
 }
 
 impl Replay<'_> {
-    /// Removes names of a directory: with `by_log`, those in the ranges that the log describes and not in the log;
-    /// otherwise all.
+    /// Removes names of a directory: with `by_log`, those in the ranges that the log describes and
+    /// not in the log; otherwise all.
     pub(super) fn remove_names(&mut self, dir: u64, by_log: bool) -> Result<()> {
         let mut ranges = Vec::new();
         if by_log {
@@ -158,8 +158,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Removes what is in the way of a name: the inode's other names in that directory that are not logged, and other
-    /// inodes of that name.
+    /// Removes conflicts with a name: the inode's other names in that directory that are not
+    /// logged, and other inodes of that name.
     fn make_room(&mut self, item: &TreeItem<'_>, dir: u64, index: u64, name: &[u8]) -> Result<()> {
         let number = item.key.objectid;
         let direct = Key::new(number, item::INODE_REF, dir);
@@ -304,7 +304,8 @@ impl Replay<'_> {
         Ok(false)
     }
 
-    /// Counts the names of the inodes that were touched. A directory without a name loses what is in it.
+    /// Counts the names of the inodes that were touched. A directory without a name loses what is
+    /// in it.
     pub(super) fn count_names(&mut self) -> Result<()> {
         while let Some(number) = self.touched.pop_last() {
             let key = Key::new(number, item::INODE_ITEM, 0);

@@ -1,7 +1,8 @@
 //! Builds a tree bottom-up from items that arrive in key order.
 //!
-//! Leaves are filled one after another, each in the next free block; then each level above them. So a tree's blocks are
-//! contiguous, and their number depends only on the items. The code that writes a tree therefore also measures it.
+//! Leaves are filled one after another, each in the next free block; then each level above them. So
+//! a tree's blocks are contiguous, and their number depends only on the items. The code that writes
+//! a tree therefore also measures it.
 //!
 //! A tree can share blocks with an earlier one, its base, as a snapshot does: see [`Shape`].
 
@@ -287,7 +288,8 @@ impl Leaf {
         self.heads_end() - HEADER_BYTES + self.block.len() - self.data_at
     }
 
-    /// Appends an item whose data is the concatenation of these parts; returns whether there was room.
+    /// Appends an item whose data is the concatenation of these parts; returns whether there was
+    /// room.
     fn add(&mut self, key: Key, parts: &[&[u8]]) -> bool {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let head = self.heads_end();
@@ -361,7 +363,8 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
         self.blocks.nodesize
     }
 
-    /// Appends an item whose data is the concatenation of these parts. Its key must be larger than the previous one.
+    /// Appends an item whose data is the concatenation of these parts. Its key must be larger than
+    /// the previous one.
     pub(crate) fn push(&mut self, key: Key, parts: &[&[u8]]) -> Result<()> {
         debug_assert!(self.last < Some(key), "{:?} before {key}", self.last);
         self.last = Some(key);
@@ -411,7 +414,7 @@ impl<'b, 'a> TreeBuilder<'b, 'a> {
         Ok(self.finish_shape()?.0)
     }
 
-    /// Finishes the tree, and returns what later ones need to share its blocks.
+    /// Finishes the tree, and returns the shape by which later ones share its blocks.
     pub(crate) fn finish_shape(mut self) -> Result<(BuiltTree, Shape)> {
         self.end_trial()?;
         if self.open.items > 0 || self.leaves.is_empty() {

@@ -1,8 +1,9 @@
 //! Blocks that a tree shares with an earlier one, its base.
 //!
-//! Sharing never depends on why two trees are alike: a leaf is shared if its items are the same bytes, found at the
-//! boundaries of the base's leaves, and a node if its children are the same blocks. Between shared blocks, a tree has
-//! blocks of its own. As in Linux, its root is always one of those.
+//! Sharing never depends on why two trees are alike: a leaf is shared if its items are the same
+//! bytes, found at the boundaries of the base's leaves, and a node if its children are the same
+//! blocks. Between shared blocks, a tree has blocks of its own. As in Linux, its root is always one
+//! of those.
 
 use std::ops::Range;
 
@@ -11,7 +12,8 @@ use tree::Result;
 use super::{Blocks, BuiltBlock, Leaf, TreeBuilder, leaf_bytes};
 use crate::disk::key::Key;
 
-/// A node may have this many times fewer children than fit, on average, before a level is built without sharing.
+/// A node may have this many times fewer children than fit, on average, before a level is built
+/// without sharing.
 const SPARSE_MAX: usize = 4;
 
 /// The blocks of a finished tree, except for its root.
@@ -188,8 +190,8 @@ pub(super) struct PlannedNode {
     pub(super) reused: Option<usize>,
 }
 
-/// Groups the blocks of a level into nodes at `level`: those of the base that have the same children, and full ones
-/// between them.
+/// Groups the blocks of a level into nodes at `level`: those of the base that have the same
+/// children, and full ones between them.
 pub(super) fn plan_nodes(
     below: &[BuiltBlock],
     base: Option<&Shape>,

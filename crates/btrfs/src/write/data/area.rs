@@ -1,4 +1,5 @@
-//! The data area of an image: block groups that grow one after another, the extents in them, and their checksums.
+//! The data area of an image: block groups that grow one after another, the extents in them, and
+//! their checksums.
 
 use tree::{
     Error, FileId, Kept, Lost, Output, Result, Scratch, Table, high_u32, low_u32, wide_u64,
@@ -332,9 +333,9 @@ impl<'a> Area<'a> {
         Ok(index)
     }
 
-    /// Appends an uncompressed piece to the last extent, if that extent is uncompressed, the file's last part refers to
-    /// it up to its end, this piece starts where that part ends, and the next free place follows it directly. Returns
-    /// the extent and the offset of the piece in it.
+    /// Appends an uncompressed piece to the last extent, if that extent is uncompressed, the file's
+    /// last part refers to it up to its end, this piece starts where that part ends, and the next
+    /// free place follows it directly. Returns the extent and the offset of the piece in it.
     pub(super) fn grow(
         &mut self,
         offset: u64,
@@ -368,7 +369,7 @@ impl<'a> Area<'a> {
         Ok(Some((shown.extent, begin)))
     }
 
-    /// Counts what was not kept from the source.
+    /// Counts extents that were not kept from the source.
     fn count(&mut self, is_reused: bool, kept: u64) {
         self.reused += u64::from(is_reused);
         self.encoded += u64::from(!is_reused && kept == 0);
@@ -397,8 +398,8 @@ impl<'a> Area<'a> {
         Ok(at)
     }
 
-    /// Adds a part to the file whose parts start after this mark; a part that continues the previous one is merged with
-    /// it.
+    /// Adds a part to the file whose parts start after this mark; a part that continues the
+    /// previous one is merged with it.
     pub(super) fn show(&mut self, before: &AreaMark, part: ExtentSlice) {
         let last = self.shown.last().map(ExtentSlice::unpack);
         if let Some(mut last) = last.filter(|_| self.shown.len() > before.shown)
@@ -462,7 +463,7 @@ impl<'a> Area<'a> {
         })
     }
 
-    /// Removes what was stored since the mark; its space is reused.
+    /// Removes everything stored since the mark; its space is reused.
     pub(super) fn take_back(&mut self, mark: AreaMark) {
         self.groups.truncate(mark.groups);
         if let Some(group) = self.groups.last_mut() {

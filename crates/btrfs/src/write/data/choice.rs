@@ -1,4 +1,5 @@
-//! Decides how a file is encoded, by the order that Linux uses (`inode_need_compress` and `compress_file_range`).
+//! Decides how a file is encoded, by the order that Linux uses (`inode_need_compress` and
+//! `compress_file_range`).
 
 use codec::Settings;
 use tree::{FileId, Inventory};
@@ -24,7 +25,7 @@ pub(super) struct Choice {
     pub(super) is_forced: bool,
 }
 
-/// What the property of a file says.
+/// The value of a file's compression property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Property {
     Uncompressed,
@@ -39,15 +40,18 @@ pub(super) struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// Number of encoders: for the default settings, for each rule, and for each algorithm that a property can name.
+    /// Number of encoders: for the default settings, for each rule, and for each algorithm that a
+    /// property can name.
     pub(super) fn encoders(&self) -> usize {
         1 + self.options.rules.len() + 3
     }
 
     /// How to encode a file; `None` stores it uncompressed.
     ///
-    /// No-copy-on-write comes first. `chattr +c` decides nothing by itself: Linux also sets the property. Then a rule takes the place of the property and of the default settings. `force`
-    /// overrides what marks a file as not to be compressed, but not the algorithm that the property names.
+    /// No-copy-on-write comes first. `chattr +c` decides nothing by itself: Linux also sets the
+    /// property. Then a rule takes the place of the property and of the default settings. `force`
+    /// overrides the mark of a file as not to be compressed, but not the algorithm that the
+    /// property names.
     pub(super) fn choose(&self, file: FileId) -> Option<Choice> {
         if is_nocow(self.inventory, file) {
             return None;
@@ -57,7 +61,8 @@ impl Chooser<'_> {
         let property = self.property(file);
         let usual = self.options.compression;
         if let Some((index, compression)) = self.rule(file) {
-            // With the property `none`, Linux sets the mark as well: then it is the property that the rule replaces.
+            // With the property `none`, Linux sets the mark as well: then it is the property that
+            // the rule replaces.
             if is_marked && property != Some(Property::Uncompressed) && !self.options.force {
                 return None;
             }

@@ -16,7 +16,8 @@ use crate::write::describe::FileDescriptions;
 use crate::write::heuristic::is_compressible;
 use crate::write::layout::SECTOR_BYTES;
 
-/// The most bytes of a file that are stored inline, in a tree instead of an extent (the kernel's `max_inline`).
+/// The most bytes of a file that are stored inline, in a tree instead of an extent (the kernel's
+/// `max_inline`).
 const INLINE_BYTES_MAX: usize = 2048;
 
 /// State that a worker keeps between jobs.
@@ -77,8 +78,8 @@ impl<'a> DataEncoder<'a> {
         }
     }
 
-    /// Keeps the extents of an older image, if there is one and it was made with the same settings; returns whether it was
-    /// not.
+    /// Keeps the extents of an older image, if there is one and it was made with the same settings;
+    /// returns whether it was not.
     pub(super) fn reuse(&mut self, old: Option<OldData<'a>>) -> bool {
         let count = usize::from(old.is_some());
         self.old = old.filter(|old| old.is_made_with(&self.chooser));
@@ -214,8 +215,8 @@ impl<'a> DataEncoder<'a> {
         Ok(SmallContent::Extent(self.piece(worker, file, 0, len)?))
     }
 
-    /// A small file as the old image has it: either one that is trusted to be unchanged, or one with the first bytes of
-    /// the worker's content.
+    /// A small file as the old image has it: either one that is trusted to be unchanged, or one
+    /// with the first bytes of the worker's content.
     fn old_inline(
         &self,
         worker: &mut EncodeWorker,
@@ -235,7 +236,7 @@ impl<'a> DataEncoder<'a> {
         })
     }
 
-    /// What may be in the old image of a part of a file that is encoded like this.
+    /// The extent to look for in the old image, for a part of a file that is encoded like this.
     fn wanted(&self, choice: &Choice, file: FileId, offset: u64, len: usize) -> WantedExtent {
         let ram = len.next_multiple_of(SECTOR_BYTES);
         WantedExtent {
@@ -279,7 +280,8 @@ impl<'a> DataEncoder<'a> {
         })
     }
 
-    /// Makes an extent of the first `len` bytes of the worker's content, which are at `offset` in the file.
+    /// Makes an extent of the first `len` bytes of the worker's content, which are at `offset` in
+    /// the file.
     fn piece(
         &self,
         worker: &mut EncodeWorker,
@@ -348,8 +350,8 @@ impl<'a> DataEncoder<'a> {
         sums
     }
 
-    /// Copies a compressed extent as it is stored, or re-encodes the part that the file refers to if not every btrfs
-    /// reader could decode the stored data.
+    /// Copies a compressed extent as it is stored, or re-encodes the part that the file refers to
+    /// if not every btrfs reader could decode the stored data.
     fn keep(
         &self,
         worker: &mut EncodeWorker,
@@ -441,7 +443,8 @@ impl<'a> DataEncoder<'a> {
             }))
     }
 
-    /// Whether every btrfs reader can decode this data. Where its checksum matched, its frame is looked at and not decoded.
+    /// Whether every btrfs reader can decode this data. Where its checksum matched, its frame is
+    /// looked at and not decoded.
     fn is_readable(
         &self,
         worker: &mut EncodeWorker,
@@ -489,8 +492,8 @@ impl<'a> DataEncoder<'a> {
     }
 }
 
-/// Encodes the first `len` bytes of the worker's content into its scratch buffer, in btrfs framing; `None` if the
-/// result exceeds `room` bytes.
+/// Encodes the first `len` bytes of the worker's content into its scratch buffer, in btrfs framing;
+/// `None` if the result exceeds `room` bytes.
 fn encode(worker: &mut EncodeWorker, choice: &Choice, len: usize, room: usize) -> Option<usize> {
     let EncodeWorker {
         encoders,

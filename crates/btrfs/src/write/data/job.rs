@@ -28,7 +28,7 @@ pub(super) enum DataJob {
     Pass(FileStep),
 }
 
-/// What a file gets without any work on its content.
+/// A step for a file that needs no work on its content.
 pub(super) enum FileStep {
     /// A part that refers to a numbered part or a kept extent, starting at `skip`.
     Shared {

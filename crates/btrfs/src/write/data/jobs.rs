@@ -228,8 +228,8 @@ impl FileCutter<'_> {
         }
     }
 
-    /// Advances to the next data, or returns a compressed extent that needs no cutting; at the end of the file the run
-    /// stays empty.
+    /// Advances to the next data, or returns a compressed extent that needs no cutting; at the end
+    /// of the file the run stays empty.
     fn next_run(&mut self, jobs: &mut DataJobs<'_>) -> Result<Option<DataJob>> {
         while self.run.end <= self.run.offset {
             let Some(extent) = self.extents.next()? else {
@@ -280,8 +280,8 @@ impl FileCutter<'_> {
         Ok(None)
     }
 
-    /// The stored bytes that an extent refers to, starting at `offset` of the file, and the offset in their decoded
-    /// data, if other files may refer to them.
+    /// The stored bytes that an extent refers to, starting at `offset` of the file, and the offset
+    /// in their decoded data, if other files may refer to them.
     fn shown(
         &self,
         jobs: &DataJobs<'_>,

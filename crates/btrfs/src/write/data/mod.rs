@@ -23,8 +23,8 @@ pub use self::trial::{ImageTrial, TrialPart, TrialResult, TrialWorker};
 use crate::options::Options;
 use crate::write::describe::FileDescriptions;
 
-/// Number of jobs in flight per thread. Text at a high level takes a hundred times as long as noise, and results after
-/// a slow job have to wait.
+/// Number of jobs in flight per thread. Text at a high level takes a hundred times as long as
+/// noise, and results after a slow job have to wait.
 const JOBS_PER_THREAD: usize = 16;
 /// With more threads than this, each has four jobs in flight, of up to 128 KiB each.
 const JOBS_MAX: usize = 128;

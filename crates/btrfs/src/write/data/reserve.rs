@@ -1,5 +1,5 @@
-//! Preallocated parts of files: space that is reserved in the image as in the source, and shared where it is shared
-//! there.
+//! Preallocated parts of files: space that is reserved in the image as in the source, and shared
+//! where it is shared there.
 
 use tree::{Error, ExtentId, Result};
 

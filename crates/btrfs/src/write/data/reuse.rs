@@ -9,7 +9,8 @@ use crate::options::Options;
 use crate::write::layout::SECTOR_BYTES;
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
-/// How many extents are encoded again to find out whether the old image was made with the same settings.
+/// How many extents are encoded again to find out whether the old image was made with the same
+/// settings.
 const SAMPLES: usize = 16;
 /// How many files are looked at for them.
 const SAMPLE_FILES: usize = 64;
@@ -28,8 +29,8 @@ pub(super) struct ReuseBuffers<'a> {
     pub(super) decoded: &'a mut [u8],
 }
 
-/// A part of a file: its algorithm in the new image, the length that it shows, and the length of its content when it is
-/// encoded.
+/// A part of a file: its algorithm in the new image, the length that it shows, and the length of
+/// its content when it is encoded.
 #[derive(Clone, Copy)]
 pub(super) struct WantedExtent {
     pub(super) file: FileId,
@@ -57,7 +58,8 @@ impl<'a> OldData<'a> {
         })
     }
 
-    /// Whether the extents of a sample are what the encoders of their files give. An image does not tell its levels.
+    /// Whether the extents of a sample equal the output of their files' encoders. An image does not
+    /// tell its levels.
     pub(super) fn is_made_with(&self, chooser: &Chooser<'_>) -> bool {
         let mut encoders: Vec<Option<Encoder>> = (0..chooser.encoders()).map(|_| None).collect();
         let mut decoder = Decoder::new();
@@ -115,9 +117,9 @@ impl<'a> OldData<'a> {
         samples > 0 || others == 0
     }
 
-    /// Reads the old extent of a part of a file into `buffer` and returns its stored length. It must decode to
-    /// `content`, which is as long as it is when it is encoded; without `content`, the file must be
-    /// trusted to be unchanged.
+    /// Reads the old extent of a part of a file into `buffer` and returns its stored length. It
+    /// must decode to `content`, which is as long as it is when it is encoded; without `content`,
+    /// the file must be trusted to be unchanged.
     pub(super) fn extent(
         &self,
         buffers: &mut ReuseBuffers<'_>,
@@ -144,7 +146,7 @@ impl<'a> OldData<'a> {
         is_same.then_some(len)
     }
 
-    /// The old extent that shows what is wanted and nothing else.
+    /// The old extent that shows exactly the wanted range.
     fn place(&self, extents: &mut OldExtents, wanted: &WantedExtent) -> Option<Extent> {
         let extent = extents.at(&self.reuse, wanted.file, wanted.offset)?;
         let ExtentKind::Encoded(encoding) = extent.kind else {

@@ -1,5 +1,5 @@
-//! Tracks which stored bytes of the source have been seen, so that files that share extents there also share them in
-//! the image.
+//! Tracks which stored bytes of the source have been seen, so that files that share extents there
+//! also share them in the image.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -79,13 +79,13 @@ pub(super) fn is_nocow(inventory: &Inventory, file: FileId) -> bool {
     inventory.metadata(file).attributes.0 & attribute::NOCOW != 0
 }
 
-/// What the extents of all files tell about stored bytes.
+/// Stored bytes that several files refer to, from the extents of all files.
 #[derive(Default)]
 pub(super) struct SharedExtents {
     /// Those that are referenced from more than one place.
     pub(super) shared: HashSet<ExtentId>,
-    /// Encoded ones that hold the ends of several files, and of which the files that could refer to them as they are
-    /// stored show less than half.
+    /// Encoded ones that hold the ends of several files, and of which the files that could refer to
+    /// them as they are stored show less than half.
     pub(super) mostly_hidden: HashSet<ExtentId>,
 }
 
@@ -169,8 +169,8 @@ impl SeenExtents {
     }
 }
 
-/// Whether a file of `size` bytes can refer to an encoded extent as it is stored: the part that it shows begins at sector
-/// boundaries, and ends at one or with the file.
+/// Whether a file of `size` bytes can refer to an encoded extent as it is stored: the part that it
+/// shows begins at sector boundaries, and ends at one or with the file.
 pub(super) fn is_on_sectors(extent: &Extent, stored: &Encoding, size: u64) -> bool {
     let sector = SECTOR_BYTES as u64;
     let end = extent.end();
@@ -184,13 +184,15 @@ pub(super) fn is_on_sectors(extent: &Extent, stored: &Encoding, size: u64) -> bo
 pub(super) struct NumberedParts {
     next: u32,
     encoded: HashMap<(ExtentId, Encoding), u32>,
-    /// By extent, its class, and the start of the part in the decoded data: the length and number of the part.
+    /// By extent, its class, and the start of the part in the decoded data: the length and number
+    /// of the part.
     cut: BTreeMap<(ExtentId, ExtentClass, u64), (u64, u32)>,
     /// Files of at most a sector, by extent, class, offset and size.
     small: HashMap<(ExtentId, ExtentClass, u64, u64), FileId>,
 }
 
-/// Extents of different classes are never equal, even if a damaged image puts them at the same place.
+/// Extents of different classes are never equal, even if a damaged image puts them at the same
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ExtentClass {
     /// Written in place, without checksums.
@@ -198,7 +200,7 @@ pub(super) struct ExtentClass {
     pub(super) is_encoded: bool,
 }
 
-/// What is known of the stored bytes starting at some offset.
+/// The result of looking up stored bytes, starting at some offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartLookup {
     /// `len` of them are in the part with this number, starting at `skip`.
@@ -231,8 +233,8 @@ impl NumberedParts {
         Err(number.is_some())
     }
 
-    /// What is known of an extent's bytes starting at `at`, a sector boundary. A part that ends within a sector ends
-    /// there with its file, so it matches only requests that end no later.
+    /// Looks up an extent's bytes starting at `at`, a sector boundary. A part that ends
+    /// within a sector ends there with its file, so it matches only requests that end no later.
     pub(super) fn find(&self, id: ExtentId, class: ExtentClass, at: u64, len: u64) -> PartLookup {
         let before = self.cut.range(..=(id, class, at)).next_back();
         if let Some((&(known, of, from), &(known_len, number))) = before

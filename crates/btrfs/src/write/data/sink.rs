@@ -14,11 +14,12 @@ pub(super) struct Sink<'a, 'o> {
     area: Area<'o>,
     work: &'a DataEncoder<'a>,
     progress: &'a dyn Progress,
-    /// For each part that files may share, its extent and its offset in it; `None` if it could not be read.
+    /// For each part that files may share, its extent and its offset in it; `None` if it could not
+    /// be read.
     numbered: Vec<Option<(u32, u32)>>,
     reserved: ReservedSpace,
     open: Option<UnfinishedFile>,
-    /// For what has to be read again.
+    /// For parts that have to be read again.
     worker: Option<EncodeWorker>,
 }
 
@@ -169,8 +170,8 @@ impl<'a, 'o> Sink<'a, 'o> {
         self.area.show(&before, part);
     }
 
-    /// Reads and stores a part whose bytes an earlier file shares that was left out: what could not be read may be another
-    /// part of that file.
+    /// Reads and stores a part whose bytes an earlier file shares that was left out: the unreadable
+    /// bytes may be in another part of that file.
     fn take_alone(&mut self, file: FileId, offset: u64, len: u64) -> Result<()> {
         let work = self.work;
         let worker = self.worker.get_or_insert_with(|| work.worker());

@@ -1,5 +1,5 @@
-//! The parts that files would be cut into, to try settings on some of them, and the size of a file system whose parts have
-//! given lengths.
+//! The parts that files would be cut into, to try settings on some of them, and the size of a file
+//! system whose parts have given lengths.
 
 use std::collections::BTreeSet;
 
@@ -44,21 +44,21 @@ pub struct TrialPart {
 }
 
 impl TrialPart {
-    /// Whether it may be stored inline, in a tree instead of an extent: such a file has any length, and extents whole
-    /// sectors of 4 KiB.
+    /// Whether it may be stored inline, in a tree instead of an extent: such a file has any length,
+    /// and extents whole sectors of 4 KiB.
     pub fn is_small(&self) -> bool {
         self.is_small
     }
 }
 
-/// What a part was encoded to.
+/// The encoded bytes of a part.
 #[derive(Debug)]
 pub struct TrialResult {
     /// The stored bytes are the beginning of this; empty for a hole.
     pub buffer: Vec<u8>,
     /// The length of the stored bytes, with the padding of an extent.
     pub len: usize,
-    /// The length of what they decode to, with the padding of an extent.
+    /// Their decoded length, with the padding of an extent.
     pub ram: usize,
     /// Whether they are the content itself.
     pub is_plain: bool,
@@ -66,15 +66,16 @@ pub struct TrialResult {
     pub is_inline: bool,
 }
 
-/// Encodes parts as the writer of a file system does: reads, encodes, decodes and compares. One for each thread.
+/// Encodes parts as the writer of a file system does: reads, encodes, decodes and compares. One for
+/// each thread.
 pub struct TrialWorker<'a> {
     work: DataEncoder<'a>,
     worker: EncodeWorker,
 }
 
 impl<'a> ImageTrial<'a> {
-    /// Cuts the content of a tree into parts. Of the options, the compression does not matter; nothing is kept of the
-    /// way in which the source compresses it.
+    /// Cuts the content of a tree into parts. Of the options, the compression does not matter;
+    /// nothing is kept of the way in which the source compresses it.
     ///
     /// # Errors
     /// As for [`create`](crate::create), as far as no content is read.
@@ -149,8 +150,9 @@ impl<'a> ImageTrial<'a> {
         TrialWorker { work, worker }
     }
 
-    /// The size of a file system whose parts have these lengths. A part with at least the length of its content is stored
-    /// as it is, and one without length is a hole. All trees are made, and thrown away.
+    /// The size of a file system whose parts have these lengths. A part with at least the length of
+    /// its content is stored as it is, and one without length is a hole. All trees are made, and
+    /// thrown away.
     ///
     /// # Errors
     /// As for [`create`](crate::create).
@@ -245,7 +247,8 @@ impl TrialWorker<'_> {
     /// Reads, encodes and verifies a part. The buffer of the result can be given back for the next.
     ///
     /// # Errors
-    /// The file cannot be read; [`tree::Error::Unverified`] if the result does not decode to the content.
+    /// The file cannot be read; [`tree::Error::Unverified`] if the result does not decode to the
+    /// content.
     pub fn encode(&mut self, part: &TrialPart) -> Result<TrialResult> {
         let TrialPart {
             file,

@@ -1,7 +1,9 @@
-//! One defect at a time: a good image is damaged in each of the listed ways, and its checksums are recomputed.
+//! One defect at a time: a good image is damaged in each of the listed ways, and its checksums are
+//! recomputed.
 //!
-//! Each time, the check must report the finding listed with the damage, and `btrfs check` must agree on whether
-//! anything is wrong. Reading gives an error or some tree, in bounded time and memory.
+//! Each time, the check must report the finding listed with the damage, and `btrfs check` must
+//! agree on whether anything is wrong. Reading gives an error or some tree, in bounded time and
+//! memory.
 
 mod blocks;
 mod chunks;
@@ -76,7 +78,8 @@ const DATA_CHUNK: BtrfsKey = (256, CHUNK_ITEM, DATA);
 const SHARED: BtrfsKey = (DATA, EXTENT_ITEM, 4096);
 const ROOT_OF_FS: BtrfsKey = (FS_TREE, ROOT_ITEM, 0);
 
-/// Why `btrfs check` finds nothing where we do: Linux refuses to mount the image, or to read the damaged part.
+/// Why `btrfs check` finds nothing where we do: Linux refuses to mount the image, or to read the
+/// damaged part.
 const LINUX: &str = "Linux refuses it";
 /// It looks at one copy of the superblock only.
 const COPIES: &str = "the first superblock is good";
@@ -194,8 +197,8 @@ pub(crate) fn verdict(image: &BtrfsImage) -> Vec<String> {
     lines
 }
 
-/// Whether `btrfs check` finds nothing wrong, including data. Some damage that it should report makes it crash, and
-/// some makes it hang.
+/// Whether `btrfs check` finds nothing wrong, including data. Some damage that it should report
+/// makes it crash, and some makes it hang.
 pub(crate) fn is_clean_to_btrfs(btrfs: &Tool, image: &Path) -> bool {
     let mut command = Command::new("timeout");
     command.arg("20").arg(btrfs.path());

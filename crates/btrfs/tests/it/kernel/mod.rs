@@ -1,4 +1,5 @@
-//! File systems written by the kernel, read by the kernel and by us: the manifests are equal, including holes.
+//! File systems written by the kernel, read by the kernel and by us: the manifests are equal,
+//! including holes.
 
 pub(crate) mod ours;
 
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use btrfs::{Btrfs, Options, Subvolume};
+use btrfs::{Btrfs, Subvolume};
 use codec::Settings;
 use testkit::{
     Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, Tool, cases, nasty_tree, run,
@@ -69,7 +70,8 @@ impl Kernel {
         self.mount.unmount()
     }
 
-    /// Flushes everything to the image, and compares what the kernel shows with what we read; returns the image.
+    /// Flushes everything to the image, and compares what the kernel shows with what we read;
+    /// returns the image.
     fn compare(self) -> BackingFile {
         let backing = self.unmount();
         compare_image(&backing, "");
@@ -234,8 +236,9 @@ fn every_algorithm_and_level() {
     }
 }
 
-/// If fewer than four bytes of a sector remain after the last segment, Linux fills them with zeros that count in the
-/// extent's length. We must read what it wrote, and it must read what we write in the same form.
+/// If fewer than four bytes of a sector remain after the last segment, Linux fills them with zeros
+/// that count in the extent's length. We must read what it wrote, and it must read what we write in
+/// the same form.
 #[test]
 #[ignore = "needs root"]
 fn lzo_extents_are_padded_behind_the_last_segment() {
@@ -243,7 +246,8 @@ fn lzo_extents_are_padded_behind_the_last_segment() {
         return;
     };
     let noise = Rng::new(1).bytes(4096);
-    // A sector that compresses to a few bytes, and a tail that nearly fills the rest of the first stored sector.
+    // A sector that compresses to a few bytes, and a tail that nearly fills the rest of the first
+    // stored sector.
     for first in [0, 8] {
         for tail in 3900..4096 {
             let mut content = vec![0; 4096];
@@ -256,10 +260,7 @@ fn lzo_extents_are_padded_behind_the_last_segment() {
     let theirs = open_default(backing.path());
     let dir = TempDir::new();
     let image = dir.join("image");
-    let options = Options {
-        keep_extents: false,
-        ..with(Some(Settings::Lzo), true)
-    };
+    let options = with(Some(Settings::Lzo), true).keep_extents(false);
     make(&theirs, &image, &options, 2);
     let mount = Mount::read_only(&image, FsType::Btrfs);
     assert_same(&HostDir::open(mount.path()).unwrap(), &theirs, "");
@@ -271,7 +272,8 @@ fn lzo_extents_are_padded_behind_the_last_segment() {
     }
 }
 
-/// For each LZO extent of two segments, the number of bytes after the last one that count in its length.
+/// For each LZO extent of two segments, the number of bytes after the last one that count in its
+/// length.
 fn lzo_paddings(subvolume: &Subvolume) -> Vec<usize> {
     let mut paddings = Vec::new();
     let mut stored = Vec::new();
@@ -365,14 +367,16 @@ fn snapshots_and_nested_subvolumes() {
     kernel.btrfs(&["subvolume", "create", "@a/dir/nested"]);
     fs::write(kernel.path().join("a/dir/nested/file"), b"nested").unwrap();
     kernel.btrfs(&["subvolume", "snapshot", "@a", "@snapshot"]);
-    // Only one snapshot contains the name of a nested one: the kernel gives all such directories the same number.
+    // Only one snapshot contains the name of a nested one: the kernel gives all such directories
+    // the same number.
     kernel.btrfs(&["subvolume", "snapshot", "-r", "@a/dir/nested", "@a/before"]);
     fs::remove_file(kernel.path().join("a/overwritten")).unwrap();
     fs::write(kernel.path().join("a/new"), vec![7; 100_000]).unwrap();
     kernel.btrfs(&["subvolume", "create", "@gone"]);
     fs::write(kernel.path().join("gone/file"), vec![7; 100_000]).unwrap();
     kernel.btrfs(&["subvolume", "delete", "@gone"]);
-    // The kernel invents the times of the empty directory that stands for a nested subvolume in a snapshot.
+    // The kernel invents the times of the empty directory that stands for a nested subvolume in a
+    // snapshot.
     let backing = kernel.unmount();
     assert_clean(&backing);
     let device = LoopDevice::attach(BackingFile::existing(backing.path()), Access::ReadOnly);

@@ -1,4 +1,5 @@
-//! Images that we create, under Linux: mounted, compared, scrubbed, changed, balanced, and checked again.
+//! Images that we create, under Linux: mounted, compared, scrubbed, changed, balanced, and checked
+//! again.
 
 use std::fs;
 use std::path::Path;
@@ -82,8 +83,9 @@ fn change(at: &Path) {
     run(Command::new("sync").arg("-f").arg(at));
 }
 
-/// Every algorithm, with and without the heuristic, with every checksum and profile. The first eight cover each of
-/// these, the first fifteen each pair of algorithm and heuristic; `cargo xtask campaign btrfs-matrix` tries all 120.
+/// Every algorithm, with and without the heuristic, with every checksum and profile. The first
+/// eight cover each of these, the first fifteen each pair of algorithm and heuristic; `cargo xtask
+/// campaign btrfs-matrix` tries all 120.
 fn matrix() -> Vec<(String, Options)> {
     let mut encodings = Vec::new();
     for flip in [false, true] {
@@ -101,12 +103,11 @@ fn matrix() -> Vec<(String, Options)> {
             let at = round + index;
             let (checksum, metadata) = (ChecksumType::ALL[at % 4], profiles[at / 4 % 2]);
             let words = [name, checksum.name(), metadata.name()].join(" ");
-            let options = Options {
-                checksum,
-                metadata,
-                slack: ROOM,
-                ..options.clone()
-            };
+            let options = options
+                .clone()
+                .checksum(checksum)
+                .metadata(metadata)
+                .slack(ROOM);
             cells.push((format!("{words}, force {}", options.force), options));
         }
     }
@@ -127,15 +128,9 @@ fn linux_mounts_scrubs_changes_and_balances_what_we_make() {
     }
     let source = memory_tree();
     let sizes = layouts().into_iter().skip(8);
-    let group_tree = Options {
-        block_group_tree: true,
-        ..Options::default()
-    };
+    let group_tree = Options::default().block_group_tree(true);
     for (name, options) in sizes.chain([("block group tree".to_owned(), group_tree)]) {
-        let options = Options {
-            slack: ROOM,
-            ..options
-        };
+        let options = options.slack(ROOM);
         make(&source, &image, &options, 2);
         prove_to_linux(&image, &source, Some(birth), &name);
     }
@@ -157,11 +152,7 @@ fn linux_sees_the_nasty_tree_as_it_is() {
         (Some(Settings::Lzo), 8 << 10),
         (Some(Settings::LzoOptimal { level: 9 }), 16 << 10),
     ] {
-        let options = Options {
-            nodesize,
-            slack: ROOM,
-            ..with(compression, false)
-        };
+        let options = with(compression, false).nodesize(nodesize).slack(ROOM);
         let summary = make(&source, &image, &options, 2);
         assert_eq!(summary.image.lost_xattrs, [], "{nodesize}");
         prove_to_linux(&image, &source, Some(birth), "nasty");
@@ -175,10 +166,7 @@ fn linux_sees_holes_as_they_are() {
     let image = dir.join("image");
     let mut source = testkit::MemoryFs::new();
     add_holes(&mut source);
-    let options = Options {
-        slack: ROOM,
-        ..Options::default()
-    };
+    let options = Options::default().slack(ROOM);
     make(&source, &image, &options, 2);
     prove_to_linux(&image, &source, None, "holes");
 }
@@ -190,10 +178,7 @@ fn an_image_without_slack_can_be_emptied_and_grown() {
     let image = dir.join("image");
     let source = memory_tree();
     for metadata in [Profile::Single, Profile::Dup] {
-        let options = Options {
-            metadata,
-            ..Options::default()
-        };
+        let options = Options::default().metadata(metadata);
         let summary = make(&source, &image, &options, 2);
         assert!(!summary.is_writable);
         let mut log = KernelLog::watch();
@@ -220,8 +205,8 @@ fn an_image_without_slack_can_be_emptied_and_grown() {
     }
 }
 
-/// `--size` can leave any amount of free space: what we say of it is true, and Linux never fails otherwise than by
-/// refusing to add.
+/// `--size` can leave any amount of free space: what we say of it is true, and Linux never fails
+/// otherwise than by refusing to add.
 #[test]
 #[ignore = "needs root"]
 fn what_is_said_of_free_space_is_true_for_every_size() {
@@ -239,11 +224,7 @@ fn what_is_said_of_free_space_is_true_for_every_size() {
         // Every third size is one with little beyond the trees.
         let most = if case % 3 == 0 { 100 } else { 640 };
         let size = (2 << 20) + (rng.below(most) << 16) + rng.below(16) * 4096;
-        let with = |size| Options {
-            metadata,
-            size: Some(size),
-            ..with(None, false)
-        };
+        let with = |size| with(None, false).metadata(metadata).size(Some(size));
         let name = format!("{size} {}", metadata.name());
         let output = Output::create(&image, true).unwrap();
         let parallel = Parallel::new(1);
@@ -291,12 +272,10 @@ fn linux_writes_to_an_image_with_the_least_slack() {
     let source = memory_tree();
     for nodesize in [4 << 10, 16 << 10, 64 << 10] {
         for metadata in [Profile::Single, Profile::Dup] {
-            let options = Options {
-                metadata,
-                nodesize,
-                slack: Some(1),
-                ..Options::default()
-            };
+            let options = Options::default()
+                .metadata(metadata)
+                .nodesize(nodesize)
+                .slack(Some(1));
             assert!(make(&source, &image, &options, 2).is_writable);
             let mut log = KernelLog::watch();
             let mount = mount_to_write(&image, "");
@@ -314,10 +293,7 @@ fn linux_knows_our_subvolumes() {
     let dir = TempDir::new();
     let image = dir.join("image");
     let (source, options) = nested();
-    let options = Options {
-        slack: ROOM,
-        ..options
-    };
+    let options = options.slack(ROOM);
     make(&source, &image, &options, 2);
     check(&image);
     let mut log = KernelLog::watch();

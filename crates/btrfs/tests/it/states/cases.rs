@@ -205,8 +205,8 @@ fn holes(image: &BtrfsImage, name: &str) -> Vec<BtrfsKey> {
     holes.map(|item| item.key).collect()
 }
 
-/// Removes all names of a file, whose inode stays with another number of stored bytes and without its hole, as if the
-/// kernel had been deleting it when it crashed.
+/// Removes all names of a file, whose inode stays with another number of stored bytes and without
+/// its hole, as if the kernel had been deleting it when it crashed.
 fn half_delete(image: &mut BtrfsImage) {
     let number = inode(image, "empty");
     let is_name = |item: &BtrfsItem| match item.key.1 {

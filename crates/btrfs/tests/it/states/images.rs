@@ -111,7 +111,8 @@ pub(super) fn no_holes(dir: &Path) -> Images {
     })
 }
 
-/// Copies of an image while it was being balanced, each of one moment, in which trees were being relocated.
+/// Copies of an image while it was being balanced, each of one moment, in which trees were being
+/// relocated.
 pub(super) fn balance(dir: &Path) -> Images {
     let btrfs_tool = tool("btrfs")?;
     // A btrfs below, in which a copy is a clone.

@@ -1,7 +1,9 @@
-//! File systems in unusual states, sound and damaged: our verdict is that of `btrfs check --check-data-csum`.
+//! File systems in unusual states, sound and damaged: our verdict is that of `btrfs check
+//! --check-data-csum`.
 //!
-//! The kernel or mkfs.btrfs makes an image in each state; then one thing at a time is changed, with checksums recomputed.
-//! Where the verdicts may differ, the reason is a row of docs/decisions/btrfs-check.md.
+//! The kernel or mkfs.btrfs makes an image in each state; then one thing at a time is changed, with
+//! checksums recomputed. Where the verdicts may differ, the reason is a row of
+//! docs/decisions/btrfs-check.md.
 
 mod cases;
 mod images;
@@ -24,7 +26,8 @@ pub(crate) struct Case {
     edit: fn(&mut BtrfsImage),
     /// Part of a finding; empty if the image is sound.
     says: &'static str,
-    /// Why `btrfs check`, or some version of it, may say something else: words of the decision page.
+    /// Why `btrfs check`, or some version of it, may say something else: words of the decision
+    /// page.
     differs: &'static str,
 }
 
@@ -105,7 +108,8 @@ states! {
     checksums_that_run_over_adjoining_chunks: spanning, LARGE;
     /// Trees are being relocated: their roots refer to themselves.
     images_taken_during_a_balance: balance, BALANCE;
-    /// Gaps in preallocation behind the end of a file are no damage; what is left of a file that is being deleted is none.
+    /// Gaps in preallocation behind the end of a file are no damage; what is left of a file that is
+    /// being deleted is none.
     files_with_items_for_holes: no_holes, HOLES;
     a_deleted_subvolume_is_an_orphan: deleted_subvolume, DELETED;
     /// What was synced since the last commit has its checksums in the log.
@@ -146,7 +150,8 @@ fn each_reason_for_another_verdict_is_documented() {
     }
 }
 
-/// Without root: mkfs.btrfs makes chunks of 8 MiB, one behind the other, and one checksum item for what it copies.
+/// Without root: mkfs.btrfs makes chunks of 8 MiB, one behind the other, and one checksum item for
+/// what it copies.
 #[test]
 fn checksums_of_a_file_that_mkfs_copied_run_over_chunks() {
     let (Some(mkfs), Some(btrfs)) = (tool("mkfs.btrfs"), tool("btrfs")) else {
