@@ -133,7 +133,11 @@ pub(crate) fn squashfs(options: &Options, record: &mut TableRecord) -> Result<()
     let mksquashfs = find("mksquashfs")?;
     let gensquashfs = find("gensquashfs").ok();
     let scratch = ScratchDir::new(options)?;
-    record.say("peers", version(&mksquashfs, "-version"));
+    let mut peers = version(&mksquashfs, "-version");
+    if let Some(program) = &gensquashfs {
+        peers += &format!(", {}", version(program, "--version"));
+    }
+    record.say("peers", peers);
     let images = ["m", "r", "v", "g"].map(|name| scratch.path(&format!("{name}.sqfs")));
     let [theirs, ours, verified, third] = &images;
     for (tree, name, codec) in combinations(options)? {

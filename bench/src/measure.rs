@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// how long the work alone took.
 pub(crate) type Turn<'a> = Box<dyn FnMut(usize) -> Result<Duration, String> + 'a>;
 
-/// The times of one row: `rounds[r][p]` is what peer `p` took in round `r`.
+/// The times of one row: `rounds[r][p]` is the time of peer `p` in round `r`.
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     pub(crate) times: Vec<Vec<Duration>>,
@@ -42,7 +42,7 @@ pub(crate) fn rounds(turns: &mut [Turn], units_max: usize, seconds: f64) -> Resu
     Ok(Rounds { times, units })
 }
 
-/// Whose turn it is in a round: everybody once, in every other round the other way round.
+/// The order of a round: each peer once, reversed in every other round.
 pub(crate) fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
     let backwards = round % 2 == 1;
     (0..count).map(move |turn| if backwards { count - 1 - turn } else { turn })
@@ -67,7 +67,7 @@ pub(crate) fn pin(cpu: Option<usize>) -> Result<(), String> {
         .map_err(|error| format!("stay on one CPU: {error}"))
 }
 
-/// A median, and what lies between the tenth and the ninetieth percentile.
+/// A median, and the tenth and the ninetieth percentile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     pub(crate) low: f64,

@@ -90,7 +90,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) again: bool,
 
-    /// Rewrite what is otherwise compared (sizes).
+    /// Rewrite the committed sizes instead of comparing them.
     #[arg(long)]
     pub(crate) update: bool,
 }

@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::record::TableRecord;
 use crate::table::{Page, RenderedTable, TableSpec};
 
-/// The documentation, or another directory with copies of its pages.
+/// The files of the documentation, or of another directory with copies of its pages.
 pub(crate) struct PageFiles {
     docs: PathBuf,
     records: PathBuf,
@@ -123,7 +123,7 @@ pub(crate) fn render(table: &TableSpec, record: &TableRecord) -> RenderedTable {
         }
     }
     text.push('\n');
-    if plot.is_some() {
+    if plot.is_some() && table.page != Page::Printed {
         text += &format!("\n![{}](plots/{name}.svg)\n", table.help);
     }
     RenderedTable { text, plot }

@@ -46,7 +46,7 @@ pub(crate) fn speeds(
     scatter::draw(title, &owned(series), &plots)
 }
 
-/// Draws groups of bars, of what is known.
+/// Draws groups of the bars whose lengths are known.
 pub(crate) fn groups(title: &str, series: &[&str], groups: &[MaybeBars]) -> Svg {
     let bar = |(series, value): &(usize, Option<f64>)| {
         let (series, value) = (*series, (*value)?);

@@ -9,7 +9,7 @@ use std::fs;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sizes.csv");
 
-/// Independent frames of one size: what they are called, their size, how many, and at which levels.
+/// Independent frames: their name, size, number, and levels.
 const FRAMES: &[(&str, usize, usize, &[i32])] = &[
     (
         "128K",
@@ -85,7 +85,7 @@ fn row(
     Ok(())
 }
 
-/// Compares with what is kept, or replaces it.
+/// Compares with the committed sizes, or replaces them.
 fn compare(text: &str, update: bool) -> Result<(), String> {
     if update {
         return fs::write(PATH, text).map_err(|error| format!("write {PATH}: {error}"));

@@ -427,7 +427,7 @@ impl MountTrial {
         }
     }
 
-    /// Unmounts, and returns what was printed at the end.
+    /// Unmounts, and returns the final output of the server.
     fn ended(&self, mut child: Child, words: PathBuf) -> Result<String, String> {
         self.unmount()?;
         child.wait().map_err(|error| error.to_string())?;

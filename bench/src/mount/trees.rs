@@ -1,4 +1,4 @@
-//! What is mounted.
+//! The trees that are mounted.
 
 use std::fs::{self, File};
 use std::io::Write;

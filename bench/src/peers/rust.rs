@@ -1,5 +1,5 @@
-//! Other zstd codecs in Rust, one shot only. What some of them only write to a vector is copied to
-//! its place.
+//! Other zstd codecs in Rust, one shot only. The results of those that write only to a vector are
+//! copied to the output.
 
 use structured_zstd as structured;
 

@@ -1,5 +1,5 @@
-//! A codec as the original's devices call it: 4,096 bytes in, room for 4,096 bytes out, what comes
-//! out thrown away.
+//! A codec as the original's devices call it: 4,096 bytes in, room for 4,096 bytes out, and the
+//! output is dropped.
 
 use std::hint::black_box;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get
 /// Bytes given, and bytes of room, in one call.
 pub(super) const PIECE: usize = 4096;
 
-/// Takes what comes out.
+/// Takes the output.
 pub(super) type Sink<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// One direction of a codec, whose memory is kept from file to file.
