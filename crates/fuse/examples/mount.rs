@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use fuse::{Device, Options, Server};
+use fuse::{FuseDevice, Options, Server};
 use linux::MountHow;
 use tree::tar::Tar;
 use tree::{FileSystem, Limits};
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Answers requests until the file system is unmounted; returns their number.
 pub(crate) fn serve(
     tree: Arc<dyn FileSystem>,
-    device: &impl Device,
+    device: &impl FuseDevice,
 ) -> Result<u64, Box<dyn Error>> {
     let server = Server::new(tree, Options::default(), |problem| {
         let _ = writeln!(stderr(), "{problem:?}");

@@ -21,12 +21,12 @@ pub(crate) struct Ahead {
     block_bytes: u64,
     /// Number of blocks to read ahead, and of threads that do.
     depth: usize,
-    state: Mutex<State>,
+    state: Mutex<AheadState>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AheadState {
     /// The files read last, the last one at the back.
     files: VecDeque<Followed>,
     jobs: VecDeque<(Ino, u64)>,
@@ -85,7 +85,7 @@ impl Ahead {
     }
 
     /// Asks for the blocks after `end`. Returns the last one.
-    fn ask(&self, state: &mut State, file: Followed, end: u64) -> u64 {
+    fn ask(&self, state: &mut AheadState, file: Followed, end: u64) -> u64 {
         let block_of = |at: u64| at.checked_div(self.block_bytes).unwrap_or(0);
         let next = block_of(end.saturating_sub(1)).saturating_add(1);
         let last = next.saturating_add(to_u64(self.depth)).saturating_sub(1);
@@ -116,7 +116,7 @@ impl Ahead {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AheadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

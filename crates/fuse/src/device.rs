@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 
 /// The device that the kernel sends requests through, or a script of them in a test.
-pub trait Device: Sync {
+pub trait FuseDevice: Sync {
     /// Waits for a request and reads it into `buffer`; returns its length.
     ///
     /// # Errors
@@ -18,7 +18,7 @@ pub trait Device: Sync {
     fn send(&self, reply: &[u8]) -> io::Result<()>;
 }
 
-impl Device for File {
+impl FuseDevice for File {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut device = self;
         device.read(buffer)

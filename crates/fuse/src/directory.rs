@@ -15,14 +15,14 @@ const DIRECTORY_BYTES: usize = 160;
 
 /// The entries of a directory, sorted by name.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct OpenDirectory {
     names: Box<[u8]>,
-    entries: Box<[Entry]>,
+    entries: Box<[ListedEntry]>,
 }
 
 /// 16 bytes for each name, and the name.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ListedEntry {
     ino: Ino,
     name_end: u32,
     kind: FileKind,
@@ -36,9 +36,9 @@ pub(crate) struct Named<'a> {
     pub(crate) kind: FileKind,
 }
 
-impl Directory {
+impl OpenDirectory {
     /// The directory with these entries, sorted by name.
-    pub(crate) fn new(listed: Vec<DirEntry>) -> Result<Directory> {
+    pub(crate) fn new(listed: Vec<DirEntry>) -> Result<OpenDirectory> {
         let bytes = listed.iter().map(|entry| entry.name.len()).sum();
         let mut names = Vec::with_capacity(bytes);
         let mut entries = Vec::with_capacity(listed.len());
@@ -46,13 +46,13 @@ impl Directory {
             names.extend_from_slice(&entry.name);
             let name_end = u32::try_from(names.len());
             let name_end = name_end.map_err(|_| Error::Limit("bytes of names in a directory"))?;
-            entries.push(Entry {
+            entries.push(ListedEntry {
                 ino: entry.ino,
                 name_end,
                 kind: entry.kind,
             });
         }
-        Ok(Directory {
+        Ok(OpenDirectory {
             names: names.into_boxed_slice(),
             entries: entries.into_boxed_slice(),
         })
@@ -107,26 +107,26 @@ impl Directory {
 
 /// The directories that are kept: those used last.
 #[derive(Debug, Default)]
-pub(crate) struct Directories(Mutex<Kept>);
+pub(crate) struct Directories(Mutex<LastListing>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct LastListing {
     /// Each with whether it was used since the hand passed.
-    by_ino: HashMap<Ino, (Arc<Directory>, bool)>,
+    by_ino: HashMap<Ino, (Arc<OpenDirectory>, bool)>,
     /// In the order in which the hand passes.
     clock: VecDeque<Ino>,
     bytes: usize,
 }
 
 impl Directories {
-    pub(crate) fn find(&self, dir: Ino) -> Option<Arc<Directory>> {
+    pub(crate) fn find(&self, dir: Ino) -> Option<Arc<OpenDirectory>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (directory, used) = kept.by_ino.get_mut(&dir)?;
         *used = true;
         Some(Arc::clone(directory))
     }
 
-    pub(crate) fn keep(&self, dir: Ino, directory: &Arc<Directory>) {
+    pub(crate) fn keep(&self, dir: Ino, directory: &Arc<OpenDirectory>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let new = (Arc::clone(directory), false);
         match kept.by_ino.insert(dir, new) {
@@ -140,7 +140,7 @@ impl Directories {
     }
 
     /// All that are kept, with their numbers.
-    pub(crate) fn all(&self) -> Vec<(Ino, Arc<Directory>)> {
+    pub(crate) fn all(&self) -> Vec<(Ino, Arc<OpenDirectory>)> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all = kept.by_ino.iter();
         all.map(|(dir, (directory, _))| (*dir, Arc::clone(directory)))
@@ -148,7 +148,7 @@ impl Directories {
     }
 }
 
-impl Kept {
+impl LastListing {
     /// Drops the next one that was not used since the hand passed, except for `newest`.
     fn drop_one(&mut self, newest: Ino) {
         while let Some(dir) = self.clock.pop_front() {
@@ -172,13 +172,13 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn directory(names: &[&[u8]]) -> Arc<Directory> {
+    fn directory(names: &[&[u8]]) -> Arc<OpenDirectory> {
         let entry = |(index, name): (usize, &&[u8])| DirEntry {
             name: Box::from(*name),
             ino: Ino(index as u64 * 10),
             kind: FileKind::Regular,
         };
-        Arc::new(Directory::new(names.iter().enumerate().map(entry).collect()).unwrap())
+        Arc::new(OpenDirectory::new(names.iter().enumerate().map(entry).collect()).unwrap())
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
             assert_eq!(dir.find(name), None);
         }
         assert_eq!((dir.at(4), dir.name_of(Ino(5))), (None, None));
-        assert_eq!(size_of::<Entry>(), 16);
+        assert_eq!(size_of::<ListedEntry>(), 16);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use linux::errno;
 use tree::{Error, FileKind, Ino, Xattr, to_u64, to_usize};
 
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::raw::{NOTIFY_STORE, Request};
 use crate::reply::{BODY_BYTES_MAX, Errno, Reply};
 use crate::served::Served;
@@ -50,7 +50,7 @@ impl Served {
     }
 
     /// Puts small files that the program probably reads next into the page cache, before a `READ` is answered.
-    pub(crate) fn send_siblings(&self, request: &Request<'_>, device: &impl Device) {
+    pub(crate) fn send_siblings(&self, request: &Request<'_>, device: &impl FuseDevice) {
         if let (Some(siblings), Some((0, _))) = (&self.siblings, place_of_read(request)) {
             let ino = self.nodes.ino(request.node);
             self.send_files(siblings, || siblings.after(ino), device);
@@ -58,7 +58,7 @@ impl Served {
     }
 
     /// The same for those of a directory, before the kernel hears that it has no more names.
-    pub(crate) fn send_listed(&self, request: &Request<'_>, device: &impl Device) {
+    pub(crate) fn send_listed(&self, request: &Request<'_>, device: &impl FuseDevice) {
         let Some(siblings) = &self.siblings else {
             return;
         };
@@ -75,7 +75,7 @@ impl Served {
         &self,
         siblings: &Siblings,
         wanted: impl FnOnce() -> Vec<(Ino, usize)>,
-        device: &impl Device,
+        device: &impl FuseDevice,
     ) {
         // Another thread is sending.
         let Ok(mut record) = siblings.record.try_lock() else {

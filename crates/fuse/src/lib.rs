@@ -1,6 +1,6 @@
 //! Serves a [`tree::FileSystem`] to the kernel, read-only, over the protocol of FUSE.
 //!
-//! A [`Server`] answers requests; it knows no format and makes no system call but reading and writing its [`Device`]. Whoever
+//! A [`Server`] answers requests; it knows no format and makes no system call but reading and writing its [`FuseDevice`]. Whoever
 //! uses it opens and mounts the device, starts a thread for each [`Server::serve`], and prints what it reports.
 //!
 //! The tree does not change, so the kernel may keep everything for as long as it likes, except for a [live](Options::is_live) tree:
@@ -56,7 +56,7 @@ mod siblings;
 
 pub use attributes::Owner;
 pub use counters::Counters;
-pub use device::Device;
+pub use device::FuseDevice;
 pub use numbers::Numbers;
 pub use served::{Options, Problem, Trace};
 pub use server::Server;

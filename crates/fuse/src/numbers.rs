@@ -10,13 +10,13 @@ pub type Numbers = Box<dyn Fn(Ino) -> tree::Result<u64> + Send + Sync>;
 /// How numbers of the tree become those of the protocol, in which the root is 1 and no file is 0. All others are the tree's
 /// number plus 1; the file that would be 1 then has the number of the root.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nodes {
+pub(crate) struct NodeNumbers {
     root: u64,
 }
 
-impl Nodes {
-    pub(crate) fn new(root: Ino) -> Nodes {
-        Nodes {
+impl NodeNumbers {
+    pub(crate) fn new(root: Ino) -> NodeNumbers {
+        NodeNumbers {
             root: root.0.wrapping_add(1),
         }
     }
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn numbers_are_unique_and_the_root_is_1() {
         for root in [0, 1, 2, 256, u64::MAX - 1] {
-            let nodes = Nodes::new(Ino(root));
+            let nodes = NodeNumbers::new(Ino(root));
             assert_eq!(nodes.of(Ino(root)), Some(1));
             for ino in [0, 1, 2, 255, 256, 257, u64::MAX - 1] {
                 let node = nodes.of(Ino(ino)).unwrap();

@@ -19,10 +19,10 @@ type Place = (Ino, Box<[u8]>);
 
 /// The places of files that the kernel has seen.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Mutex<Known>);
+pub(crate) struct Places(Mutex<KnownPlace>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownPlace {
     directories: HashMap<Ino, Place>,
     files: HashMap<Ino, Place>,
 }
@@ -78,7 +78,7 @@ impl Places {
         Some(names.join(&b'/'))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownPlace> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

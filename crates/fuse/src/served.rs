@@ -11,8 +11,8 @@ use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata, Result};
 use crate::ahead::Ahead;
 use crate::attributes::{Attributes, Owner};
 use crate::counters::Counters;
-use crate::directory::{Directories, Directory};
-use crate::numbers::{Nodes, Numbers};
+use crate::directory::{Directories, OpenDirectory};
+use crate::numbers::{NodeNumbers, Numbers};
 use crate::places::Places;
 use crate::reply::{Errno, Reply};
 use crate::siblings::Siblings;
@@ -105,7 +105,7 @@ type ProblemPlace = (&'static str, Ino, Option<u64>);
 pub(crate) struct Served {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) root: Ino,
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: NodeNumbers,
     pub(crate) options: Options,
     pub(crate) counters: Counters,
     pub(crate) ahead: Option<Ahead>,
@@ -130,7 +130,7 @@ impl Served {
             siblings,
             fs,
             root,
-            nodes: Nodes::new(root),
+            nodes: NodeNumbers::new(root),
             options,
             counters: Counters::default(),
             directories: Directories::default(),
@@ -191,11 +191,11 @@ impl Served {
     }
 
     /// A directory, from memory if `again` and it is there.
-    pub(crate) fn directory(&self, dir: Ino, again: bool) -> Result<Arc<Directory>> {
+    pub(crate) fn directory(&self, dir: Ino, again: bool) -> Result<Arc<OpenDirectory>> {
         if again && let Some(directory) = self.directories.find(dir) {
             return Ok(directory);
         }
-        let directory = Arc::new(Directory::new(self.fs.read_dir(dir)?)?);
+        let directory = Arc::new(OpenDirectory::new(self.fs.read_dir(dir)?)?);
         self.directories.keep(dir, &directory);
         Ok(directory)
     }

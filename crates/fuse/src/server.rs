@@ -8,7 +8,7 @@ use tree::{Error, FileKind, FileSystem};
 
 use crate::ahead::Ahead;
 use crate::counters::{Counters, name_of};
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::greeting::{self, Agreed};
 use crate::raw::{REQUEST_BYTES_MAX, Request, ability, opcode};
 use crate::reply::{Errno, Reply};
@@ -25,7 +25,7 @@ pub struct Server {
 }
 
 /// What becomes of a request.
-enum Outcome {
+enum Handled {
     Reply(Option<Errno>),
     /// Nobody waits for a reply.
     Silence,
@@ -61,7 +61,7 @@ impl Server {
     ///
     /// # Errors
     /// The device cannot be read or written, or the kernel is older than Linux 4.20.
-    pub fn greet(&self, device: &impl Device) -> io::Result<()> {
+    pub fn greet(&self, device: &impl FuseDevice) -> io::Result<()> {
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         let mut reply = Reply::new();
         while self.agreed.get().is_none() {
@@ -75,7 +75,7 @@ impl Server {
 
     fn answer_greeting(
         &self,
-        device: &impl Device,
+        device: &impl FuseDevice,
         bytes: &[u8],
         reply: &mut Reply,
     ) -> io::Result<()> {
@@ -106,7 +106,7 @@ impl Server {
     ///
     /// # Errors
     /// The device cannot be read or written.
-    pub fn serve(&self, device: &impl Device) -> io::Result<()> {
+    pub fn serve(&self, device: &impl FuseDevice) -> io::Result<()> {
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         let mut reply = Reply::new();
         while let Some(bytes) = receive(device, &mut buffer)? {
@@ -121,13 +121,13 @@ impl Server {
                 opcode::READ => self.served.send_siblings(&request, device),
                 // There are no more names.
                 opcode::READDIRPLUS
-                    if reply.body_len() == 0 && matches!(outcome, Outcome::Reply(None)) =>
+                    if reply.body_len() == 0 && matches!(outcome, Handled::Reply(None)) =>
                 {
                     self.served.send_listed(&request, device);
                 }
                 _ => {}
             }
-            if let Outcome::Reply(error) = outcome
+            if let Handled::Reply(error) = outcome
                 && !send(device, reply.finish(request.unique, error))?
             {
                 break;
@@ -153,10 +153,10 @@ impl Server {
         }
     }
 
-    fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
+    fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let served = &self.served;
         let answer = match request.opcode {
-            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return Outcome::Silence,
+            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return Handled::Silence,
             _ if self.is_forbidden(request) => Err(Errno(errno::EACCES)),
             opcode::LOOKUP => served.answer_lookup(request, reply),
             opcode::GETATTR => served.answer_getattr(request, reply),
@@ -189,7 +189,7 @@ impl Server {
                 error,
             );
         }
-        Outcome::Reply(answer.err())
+        Handled::Reply(answer.err())
     }
 
     /// `OPEN` and `OPENDIR`: the kernel does not ask again if the answer is that this is not needed.
@@ -246,7 +246,7 @@ fn changes_something(request: u32) -> bool {
 }
 
 /// The next request; `None` if there are no more, because the file system was unmounted.
-fn receive<'a>(device: &impl Device, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
+fn receive<'a>(device: &impl FuseDevice, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
     loop {
         match device.receive(buffer) {
             Ok(0) => return Ok(None),
@@ -267,7 +267,7 @@ fn receive<'a>(device: &impl Device, buffer: &'a mut [u8]) -> io::Result<Option<
 }
 
 /// Sends a reply; returns whether the file system is still mounted.
-fn send(device: &impl Device, reply: &[u8]) -> io::Result<bool> {
+fn send(device: &impl FuseDevice, reply: &[u8]) -> io::Result<bool> {
     match device.send(reply) {
         Ok(()) => Ok(true),
         // The program that asked was killed.

@@ -37,20 +37,20 @@ const EXPECTED_MAX: usize = 8;
 
 /// What was listed, and who reads it.
 pub(crate) struct Siblings {
-    state: Mutex<State>,
+    state: Mutex<SiblingState>,
     /// The record that is being put together, held by the thread that sends.
     pub(crate) record: Mutex<Reply>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SiblingState {
     listed: VecDeque<Listed>,
     /// The place of the first of `listed`: the number of those before it.
     first: u64,
     places: HashMap<Ino, u64>,
     /// The one that read last is at the back.
-    readers: VecDeque<Reader>,
-    walk: Walk,
+    readers: VecDeque<SiblingReader>,
+    walk: SiblingWalk,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ struct Listed {
 
 /// A program that reads files in the order of their places.
 #[derive(Clone, Copy, Debug)]
-struct Reader {
+struct SiblingReader {
     /// The place after what it asked for or was sent.
     next: u64,
     /// The number of files that it is sent next time.
@@ -72,14 +72,14 @@ struct Reader {
 
 /// Files that are sent together.
 #[derive(Debug, Default)]
-struct Batch {
+struct SiblingBatch {
     files: Vec<(Ino, usize)>,
     bytes: u64,
 }
 
 /// What programs do with directories after listing them.
 #[derive(Debug, Default)]
-struct Walk {
+struct SiblingWalk {
     /// Of each directory that was listed and not sent, the place of its first file.
     expected: VecDeque<u64>,
     /// The number of directories that will be sent when they have been listed, and how many there were at first.
@@ -122,13 +122,13 @@ impl Siblings {
         };
         let next = place.saturating_add(1);
         // What it was sent may be gone from memory: it then asks for a file before its place.
-        let follows = |reader: &Reader| {
+        let follows = |reader: &SiblingReader| {
             let nearest = reader.next.saturating_sub(reader.count.max(1));
             (nearest..=reader.next).contains(&place)
         };
         let known = state.readers.iter().position(follows);
         let known = known.and_then(|at| state.readers.remove(at));
-        let mut reader = Reader {
+        let mut reader = SiblingReader {
             next: known.map_or(next, |reader| reader.next.max(next)),
             count: known.map_or(0, |reader| match reader.count {
                 0 => SENT_MIN,
@@ -153,7 +153,7 @@ impl Siblings {
         if !places.first().is_some_and(|&first| state.walk.begin(first)) {
             return Vec::new();
         }
-        let mut batch = Batch::default();
+        let mut batch = SiblingBatch::default();
         let mut next = 0;
         for place in places {
             if !state.add(place, false, &mut batch) {
@@ -164,17 +164,17 @@ impl Siblings {
         if next < state.end() {
             // The directory has more of them.
             let count = to_u64(batch.files.len());
-            state.follow(Reader { next, count });
+            state.follow(SiblingReader { next, count });
         }
         batch.files
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SiblingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SiblingState {
     /// The place of the next file to be listed.
     fn end(&self) -> u64 {
         self.first.saturating_add(to_u64(self.listed.len()))
@@ -192,8 +192,8 @@ impl State {
     }
 
     /// The files that a reader is sent now: those that are not known, or all if the kernel has forgotten what was known.
-    fn take(&mut self, reader: &mut Reader, is_forgotten: bool) -> Vec<(Ino, usize)> {
-        let mut batch = Batch::default();
+    fn take(&mut self, reader: &mut SiblingReader, is_forgotten: bool) -> Vec<(Ino, usize)> {
+        let mut batch = SiblingBatch::default();
         let end = reader.next.saturating_add(reader.count).min(self.end());
         while reader.next < end && self.add(reader.next, is_forgotten, &mut batch) {
             reader.next = reader.next.saturating_add(1);
@@ -202,7 +202,7 @@ impl State {
     }
 
     /// Adds the file at a place to those that are sent together, unless it is known. Returns whether there was room.
-    fn add(&mut self, place: u64, is_forgotten: bool, batch: &mut Batch) -> bool {
+    fn add(&mut self, place: u64, is_forgotten: bool, batch: &mut SiblingBatch) -> bool {
         let Some(listed) = self.at(place) else {
             return false;
         };
@@ -218,7 +218,7 @@ impl State {
         true
     }
 
-    fn follow(&mut self, reader: Reader) {
+    fn follow(&mut self, reader: SiblingReader) {
         if self.readers.len() >= READERS_MAX {
             self.readers.pop_front();
         }
@@ -237,7 +237,7 @@ impl State {
     }
 }
 
-impl Walk {
+impl SiblingWalk {
     /// Notes that a directory was listed, by the place of its first file. Returns whether its files are to be sent.
     fn begin(&mut self, first: u64) -> bool {
         if self.left > 0 {

@@ -9,7 +9,7 @@ use codec::{Packer, Wrapper};
 use tree::{Error, Inventory, NoProgress, Parallel, Result, ordered, to_u64};
 
 use crate::candidate::{Candidate, Coding};
-use crate::cut::{Clock, Cut, Trial, Tried, Work, timed};
+use crate::cut::{Clock, Cut, Trial, TrialWork, Tried, timed};
 use crate::population::Unit;
 
 /// The tree as an archive, cut for one format of compression.
@@ -46,7 +46,7 @@ impl<'a> Archive<'a> {
 
     /// Writes the archive, and passes the parts in `wanted`, ascending, to `take`.
     fn stream(&self, wanted: &[usize], take: &mut dyn FnMut(usize, Vec<u8>) -> bool) -> Result<()> {
-        let mut parts = Parts {
+        let mut parts = ArchiveParts {
             part_bytes: Packer::part_bytes(self.wrapper),
             number: 0,
             filled: 0,
@@ -79,7 +79,7 @@ pub(crate) fn archive_bytes(inventory: &Inventory<'_>, clock: Clock<'_>) -> Resu
 }
 
 /// Receives an archive, and takes the wanted parts from it.
-struct Parts<'a> {
+struct ArchiveParts<'a> {
     part_bytes: usize,
     /// The number of the part that is being filled, and its length so far.
     number: usize,
@@ -90,7 +90,7 @@ struct Parts<'a> {
     take: &'a mut dyn FnMut(usize, Vec<u8>) -> bool,
 }
 
-impl Parts<'_> {
+impl ArchiveParts<'_> {
     fn is_wanted(&self) -> bool {
         self.wanted.first() == Some(&self.number)
     }
@@ -107,7 +107,7 @@ impl Parts<'_> {
     }
 }
 
-impl Write for Parts<'_> {
+impl Write for ArchiveParts<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let now = bytes.len().min(self.part_bytes - self.filled);
         if self.is_wanted() {
@@ -200,7 +200,7 @@ struct ArchiveTrial<'a> {
 }
 
 impl Trial for ArchiveTrial<'_> {
-    fn worker(&self) -> Result<Box<dyn Work + '_>> {
+    fn worker(&self) -> Result<Box<dyn TrialWork + '_>> {
         Ok(Box::new(ArchiveWork {
             cut: self.cut,
             packing: Packing::new(self.cut.wrapper, self.level).map_err(other)?,
@@ -224,7 +224,7 @@ struct ArchiveWork<'a> {
     packing: Packing,
 }
 
-impl Work for ArchiveWork<'_> {
+impl TrialWork for ArchiveWork<'_> {
     fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
         let part = self.cut.loaded.get(&unit).ok_or(Error::Changed)?;
         self.packing.pack(part, clock)
@@ -287,7 +287,7 @@ mod tests {
             taken.push((number, part));
             true
         };
-        let mut parts = Parts {
+        let mut parts = ArchiveParts {
             part_bytes: 10,
             number: 0,
             filled: 0,

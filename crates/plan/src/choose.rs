@@ -1,6 +1,6 @@
 //! Which candidates are worth a look, and which one to take.
 
-use crate::predict::Row;
+use crate::predict::CandidateRow;
 
 /// What a copy may cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -54,7 +54,7 @@ pub struct Choice {
 const PER_DOUBLING: f64 = 0.05;
 
 /// The rows than which no other is both smaller and faster, from the fastest to the smallest.
-pub fn front(rows: &[Row]) -> Vec<usize> {
+pub fn front(rows: &[CandidateRow]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|&a, &b| {
         let (a, b) = (&rows[a], &rows[b]);
@@ -72,7 +72,7 @@ pub fn front(rows: &[Row]) -> Vec<usize> {
 }
 
 /// What a step from one row to another changes: parts of the size that are saved, and how many times the time it takes.
-pub fn marginal(from: &Row, to: &Row) -> (f64, f64) {
+pub fn marginal(from: &CandidateRow, to: &CandidateRow) -> (f64, f64) {
     (
         1.0 - to.bytes.value / from.bytes.value,
         to.seconds.value / from.seconds.value,
@@ -80,7 +80,7 @@ pub fn marginal(from: &Row, to: &Row) -> (f64, f64) {
 }
 
 /// Chooses a row; `None` if there are none. Of a predicted time or size, the whole error bar must keep a limit.
-pub fn choose(rows: &[Row], limits: &Limits) -> Option<Choice> {
+pub fn choose(rows: &[CandidateRow], limits: &Limits) -> Option<Choice> {
     let goal = match limits {
         Limits {
             link_rate: Some(_), ..
@@ -117,12 +117,12 @@ pub fn choose(rows: &[Row], limits: &Limits) -> Option<Choice> {
 }
 
 /// Seconds to send a result and to unpack it with one thread.
-pub fn transfer_seconds(row: &Row, link_rate: f64) -> f64 {
+pub fn transfer_seconds(row: &CandidateRow, link_rate: f64) -> f64 {
     row.bytes.value / link_rate + row.decode_seconds
 }
 
 /// By how much a row exceeds the limit that it exceeds most, in parts of it; at most 0 if it keeps them all.
-fn excess(row: &Row, limits: &Limits) -> f64 {
+fn excess(row: &CandidateRow, limits: &Limits) -> f64 {
     let over = |value: f64, max: f64| value / max - 1.0;
     let time = limits
         .seconds_max
@@ -142,7 +142,7 @@ fn excess(row: &Row, limits: &Limits) -> f64 {
 
 /// The last row, from the fastest on, to which it pays to go: each doubling of the time must save [`PER_DOUBLING`] of
 /// the size.
-fn balanced(rows: &[Row], kept: &[usize]) -> Option<usize> {
+fn balanced(rows: &[CandidateRow], kept: &[usize]) -> Option<usize> {
     let of_kept = front(rows).into_iter().filter(|row| kept.contains(row));
     of_kept.reduce(|now, next| {
         let (saved, times) = marginal(&rows[now], &rows[next]);
@@ -156,12 +156,12 @@ mod tests {
     use super::*;
     use crate::{Candidate, Container, Range, Sampled};
 
-    fn row(bytes: f64, seconds: f64, decode_seconds: f64) -> Row {
+    fn row(bytes: f64, seconds: f64, decode_seconds: f64) -> CandidateRow {
         let range = |value| Range {
             value,
             error: value / 100.0,
         };
-        Row {
+        CandidateRow {
             candidate: Candidate::usual(Container::Btrfs)[0].clone(),
             content_bytes: 1000.0,
             bytes: range(bytes),
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    fn rows() -> Vec<Row> {
+    fn rows() -> Vec<CandidateRow> {
         vec![
             row(900.0, 1.0, 0.1),
             row(700.0, 2.0, 1.0),

@@ -59,7 +59,7 @@ pub(crate) trait Cut: Sync {
 /// A candidate for a [`Cut`].
 pub(crate) trait Trial: Sync {
     /// A worker, one for each thread.
-    fn worker(&self) -> Result<Box<dyn Work + '_>>;
+    fn worker(&self) -> Result<Box<dyn TrialWork + '_>>;
 
     /// The size of the result if the parts have these lengths.
     ///
@@ -69,7 +69,7 @@ pub(crate) trait Trial: Sync {
 }
 
 /// A thread's memory.
-pub(crate) trait Work {
+pub(crate) trait TrialWork {
     /// Encodes, decodes and compares a part.
     ///
     /// # Errors

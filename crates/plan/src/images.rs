@@ -4,7 +4,7 @@ use codec::{Algorithm, Decoder, Settings};
 use tree::{Duplicates, Error, Inventory, Parallel, Result};
 
 use crate::candidate::{Candidate, Coding};
-use crate::cut::{Clock, Cut, FIRST, Trial, Tried, Work, timed};
+use crate::cut::{Clock, Cut, FIRST, Trial, TrialWork, Tried, timed};
 use crate::population::{Kinds, Unit};
 
 /// Longest content of a part in a btrfs image.
@@ -76,7 +76,7 @@ struct SquashfsTrial<'a> {
 }
 
 impl Trial for SquashfsTrial<'_> {
-    fn worker(&self) -> Result<Box<dyn Work + '_>> {
+    fn worker(&self) -> Result<Box<dyn TrialWork + '_>> {
         let settings = self.options.compression;
         Ok(Box::new(SquashfsWork {
             worker: self.cut.trial.worker(&self.options),
@@ -102,7 +102,7 @@ struct SquashfsWork<'a> {
     decoding: Decoding,
 }
 
-impl Work for SquashfsWork<'_> {
+impl TrialWork for SquashfsWork<'_> {
     fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
         let (result, encode) = timed(clock, || self.worker.encode(&self.blocks[unit]));
         let result = result?;
@@ -215,7 +215,7 @@ struct BtrfsTrial<'a> {
 }
 
 impl Trial for BtrfsTrial<'_> {
-    fn worker(&self) -> Result<Box<dyn Work + '_>> {
+    fn worker(&self) -> Result<Box<dyn TrialWork + '_>> {
         let algorithm = self.options.compression.map(|settings| match settings {
             Settings::Lzo | Settings::LzoOptimal { .. } => Algorithm::LzoBtrfs {
                 sector_bytes: SECTOR_BYTES,
@@ -240,7 +240,7 @@ struct BtrfsWork<'a> {
     decoding: Decoding,
 }
 
-impl Work for BtrfsWork<'_> {
+impl TrialWork for BtrfsWork<'_> {
     fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
         let (result, encode) = timed(clock, || self.worker.encode(&self.parts[unit]));
         let result = result?;

@@ -8,7 +8,7 @@
 //!
 //! The sample depends on the tree and the seed only. Times do not: they are read from a clock that the caller provides.
 //!
-//! [`predict`] answers a [`Question`] with a [`Row`] for each [`Candidate`]; [`choose`] finds the one to take:
+//! [`predict`] answers a [`Question`] with a [`CandidateRow`] for each [`Candidate`]; [`choose`] finds the one to take:
 //!
 //! ```
 //! use std::time::Instant;
@@ -55,4 +55,4 @@ mod stream;
 
 pub use candidate::{Candidate, Coding, Container};
 pub use choose::{Choice, Goal, Limits, Reason, choose, front, marginal, transfer_seconds};
-pub use predict::{Prediction, Question, Range, Row, Sampled, Stage, predict};
+pub use predict::{CandidateRow, Prediction, PredictionStage, Question, Range, Sampled, predict};

@@ -11,7 +11,7 @@ use crate::cut::{Cut, Tried, measure, timed};
 use crate::estimate::{Estimate, Rounding, Strata};
 use crate::images::{Btrfs, Squashfs};
 use crate::population::{Unit, systematic};
-use crate::stream::Stream;
+use crate::stream::CutStream;
 
 /// How many standard errors the bars are long: 95 of 100 results are within them.
 const BAR: f64 = 2.0;
@@ -59,12 +59,12 @@ pub struct Question<'a> {
     /// The time since some fixed moment.
     pub clock: &'a (dyn Fn() -> Duration + Sync),
     /// Called with what is done now.
-    pub stage: &'a dyn Fn(Stage<'_>),
+    pub stage: &'a dyn Fn(PredictionStage<'_>),
 }
 
 /// What is done now.
 #[derive(Clone, Copy, Debug)]
-pub enum Stage<'a> {
+pub enum PredictionStage<'a> {
     /// Files are compared.
     Compare,
     /// The first pass.
@@ -99,7 +99,7 @@ pub struct Sampled {
 
 /// A candidate and what it would cost.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct CandidateRow {
     /// The candidate.
     pub candidate: Candidate,
     /// Bytes of content that are encoded, of equal files once.
@@ -118,7 +118,7 @@ pub struct Row {
     pub sampled: Sampled,
 }
 
-impl Row {
+impl CandidateRow {
     /// Bytes of content a second that one thread decodes; `None` if nothing is encoded.
     pub fn decode_rate(&self) -> Option<f64> {
         (self.decode_seconds > 0.0).then(|| self.content_bytes / self.decode_seconds)
@@ -133,7 +133,7 @@ pub struct Prediction {
     /// Bytes of content in files that are equal to others, and are stored once with them.
     pub duplicate_bytes: u64,
     /// In the order of the candidates.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CandidateRow>,
 }
 
 /// Predicts what each candidate costs.
@@ -154,11 +154,11 @@ pub fn predict(question: &Question<'_>) -> Result<Prediction> {
         duplicate_bytes: 0,
         rows: Vec::new(),
     };
-    let mut rows: Vec<Option<Row>> = vec![None; question.candidates.len()];
+    let mut rows: Vec<Option<CandidateRow>> = vec![None; question.candidates.len()];
     let mut fixed = question.opened_seconds;
     let mut duplicates = Duplicates::default();
     if matches!(container, Container::Squashfs | Container::Btrfs) {
-        stage(Stage::Compare);
+        stage(PredictionStage::Compare);
         let (found, seconds) = timed(clock, || Duplicates::find(inventory, parallel));
         duplicates = found?;
         fixed += seconds;
@@ -181,8 +181,8 @@ pub fn predict(question: &Question<'_>) -> Result<Prediction> {
             predict_cut(question, &mut cut?, fixed + seconds, &|_| true, &mut rows)?;
         }
         Container::Stream => {
-            stage(Stage::First);
-            let mut cut = Stream::new(inventory, clock)?;
+            stage(PredictionStage::First);
+            let mut cut = CutStream::new(inventory, clock)?;
             fixed += cut.seconds;
             predict_cut(question, &mut cut, fixed, &|_| true, &mut rows)?;
         }
@@ -201,20 +201,24 @@ fn block_sizes(question: &Question<'_>) -> Vec<u32> {
     sizes
 }
 
-fn predict_archives(question: &Question<'_>, fixed: f64, rows: &mut [Option<Row>]) -> Result<()> {
+fn predict_archives(
+    question: &Question<'_>,
+    fixed: f64,
+    rows: &mut [Option<CandidateRow>],
+) -> Result<()> {
     let Question {
         inventory,
         clock,
         stage,
         ..
     } = *question;
-    stage(Stage::First);
+    stage(PredictionStage::First);
     let (bytes, seconds) = archive_bytes(inventory, clock)?;
     for (row, candidate) in rows.iter_mut().zip(&question.candidates) {
         if candidate.coding == Coding::Plain {
             let seconds = fixed + seconds + bytes as f64 * question.write_seconds;
             let seconds = seconds + synced_seconds(question, bytes, seconds);
-            *row = Some(Row {
+            *row = Some(CandidateRow {
                 candidate: candidate.clone(),
                 content_bytes: bytes as f64,
                 bytes: Range {
@@ -276,7 +280,7 @@ fn first_pass(question: &Question<'_>, cut: &dyn Cut) -> Result<First> {
     let chosen = systematic(units, &order, question.first_bytes, question.seed);
     let mut measured = chosen.clone();
     measured.sort_unstable();
-    (question.stage)(Stage::First);
+    (question.stage)(PredictionStage::First);
     let tried = cut.first_pass(&measured, question.parallel, question.clock)?;
     let mut lens = vec![0.0; units.len()];
     for (&unit, tried) in measured.iter().zip(&tried) {
@@ -308,14 +312,14 @@ fn predict_cut(
     cut: &mut dyn Cut,
     fixed: f64,
     of_cut: &dyn Fn(&Candidate) -> bool,
-    rows: &mut [Option<Row>],
+    rows: &mut [Option<CandidateRow>],
 ) -> Result<()> {
     let first = first_pass(question, cut)?;
     let sample = Sample::new(question, cut.units(), &first, question.sample_bytes);
     let together = cut.load(&sample.tried, question.clock)?;
     for (row, candidate) in rows.iter_mut().zip(&question.candidates) {
         if of_cut(candidate) && row.is_none() {
-            (question.stage)(Stage::Try(candidate));
+            (question.stage)(PredictionStage::Try(candidate));
             let fixed = (fixed, together.unwrap_or(0.0));
             let (mut tried, mut error) = sample.row(question, cut, &first, candidate, fixed)?;
             // A few parts can take most of the time, such as what compresses within noise. Sizes stay those of the first
@@ -325,7 +329,7 @@ fn predict_cut(
                 let larger = Sample::new(question, cut.units(), &first, bytes);
                 let (timed, uncertain) = larger.row(question, cut, &first, candidate, fixed)?;
                 error = uncertain;
-                tried = Row {
+                tried = CandidateRow {
                     bytes: tried.bytes,
                     ..timed
                 };
@@ -337,7 +341,7 @@ fn predict_cut(
 }
 
 /// Whether there is a larger sample, and it takes little time.
-fn is_soon(question: &Question<'_>, row: &Row) -> bool {
+fn is_soon(question: &Question<'_>, row: &CandidateRow) -> bool {
     let sampled = row.sampled;
     let share = (SAMPLE_GROWTH * sampled.tried_bytes) as f64 / row.content_bytes.max(1.0);
     let seconds = share.min(1.0) * row.encode_seconds / question.parallel.threads() as f64;
@@ -395,7 +399,7 @@ impl Sample {
         first: &First,
         candidate: &Candidate,
         (fixed, together): (f64, f64),
-    ) -> Result<(Row, f64)> {
+    ) -> Result<(CandidateRow, f64)> {
         let (units, clock) = (cut.units(), question.clock);
         let trial = cut.with(candidate)?;
         let tried = measure(&*trial, &self.tried, question.parallel, clock)?;
@@ -441,7 +445,7 @@ impl Sample {
         let seconds = fixed + worked + tables + read_back;
         let seconds = seconds + synced_seconds(question, bytes, seconds);
         let uncertain = encode.error / threads;
-        let row = Row {
+        let row = CandidateRow {
             candidate: candidate.clone(),
             content_bytes: content.iter().sum(),
             bytes: Range {

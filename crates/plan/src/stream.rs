@@ -8,7 +8,7 @@ use sendstream::{SendData, SendOptions, StreamWriter, Version, send};
 use tree::{Error, FileId, FileKind, Inventory, NoProgress, Parallel, Result, Sha256};
 
 use crate::candidate::Candidate;
-use crate::cut::{Clock, Cut, Trial, Tried, Work, timed};
+use crate::cut::{Clock, Cut, Trial, TrialWork, Tried, timed};
 use crate::population::{Kinds, Unit};
 
 /// The most data of a command of version 2, and of an extent.
@@ -22,7 +22,7 @@ const ENCODED_BYTES: usize = 52;
 const INLINE_ENCODED_BYTES: usize = 44;
 
 /// The tree as a send stream.
-pub(crate) struct Stream<'a> {
+pub(crate) struct CutStream<'a> {
     inventory: &'a Inventory<'a>,
     pieces: Vec<(FileId, u64)>,
     units: Vec<Unit>,
@@ -32,11 +32,11 @@ pub(crate) struct Stream<'a> {
     pub(crate) seconds: f64,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> CutStream<'a> {
     /// Writes a stream with plain data, throws it away, and cuts the content as the encoder of a stream does.
-    pub(crate) fn new(inventory: &'a Inventory<'a>, clock: Clock<'_>) -> Result<Stream<'a>> {
+    pub(crate) fn new(inventory: &'a Inventory<'a>, clock: Clock<'_>) -> Result<CutStream<'a>> {
         let (plain, seconds) = timed(clock, || plain_bytes(inventory));
-        let mut stream = Stream {
+        let mut stream = CutStream {
             inventory,
             pieces: Vec::new(),
             units: Vec::new(),
@@ -130,7 +130,7 @@ impl Write for Hashed {
     }
 }
 
-impl Cut for Stream<'_> {
+impl Cut for CutStream<'_> {
     fn units(&self) -> &[Unit] {
         &self.units
     }
@@ -149,12 +149,12 @@ impl Cut for Stream<'_> {
 }
 
 struct StreamTrial<'a> {
-    cut: &'a Stream<'a>,
+    cut: &'a CutStream<'a>,
     settings: Option<Settings>,
 }
 
 impl Trial for StreamTrial<'_> {
-    fn worker(&self) -> Result<Box<dyn Work + '_>> {
+    fn worker(&self) -> Result<Box<dyn TrialWork + '_>> {
         let encoder = self.settings.map(|settings| Encoder::new(&settings));
         let encoder = encoder
             .transpose()
@@ -185,7 +185,7 @@ impl Trial for StreamTrial<'_> {
 }
 
 struct StreamWork<'a> {
-    cut: &'a Stream<'a>,
+    cut: &'a CutStream<'a>,
     encoder: Option<Encoder>,
     decoder: Decoder,
     algorithm: Algorithm,
@@ -215,7 +215,7 @@ impl StreamWork<'_> {
     }
 }
 
-impl Work for StreamWork<'_> {
+impl TrialWork for StreamWork<'_> {
     fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
         let (file, offset) = self.cut.pieces[unit];
         let len = self.cut.units[unit].len as usize;

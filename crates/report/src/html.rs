@@ -42,7 +42,7 @@ pub struct Cell {
 
 /// A row of a table: its cells, and a class such as `mark` or `dim`.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct TableRow {
     /// The cells, one for each head.
     pub cells: Vec<Cell>,
     /// A class of the style sheet, or nothing.
@@ -50,13 +50,13 @@ pub struct Row {
 }
 
 /// A table whose columns are sorted by a click on their heads.
-pub fn table(heads: &[&str], rows: &[Row]) -> String {
+pub fn table(heads: &[&str], rows: &[TableRow]) -> String {
     let mut table = String::from("<table class=\"sortable\">\n<thead><tr>");
     for head in heads {
         table += &format!("<th>{}</th>", escape(head));
     }
     table += "</tr></thead>\n<tbody>\n";
-    for Row { cells, class } in rows {
+    for TableRow { cells, class } in rows {
         table += &match *class {
             "" => "<tr>".to_owned(),
             class => format!("<tr class=\"{class}\">"),
@@ -83,7 +83,7 @@ mod tests {
             text: text.to_owned(),
             value,
         };
-        let rows = [Row {
+        let rows = [TableRow {
             cells: vec![cell("<b>", None), cell("1.5 KiB", Some(1536.0))],
             class: "mark",
         }];

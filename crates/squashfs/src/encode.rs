@@ -1,7 +1,7 @@
 //! The workers' job: read, compress, and prove that the result decodes to the original.
 
 use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
-use tree::{ContentReader, Corrupt, Error, Extent, FileId, Kept, OldExtents, Result};
+use tree::{ContentReader, Corrupt, Error, Extent, FileId, KeptCount, OldExtents, Result};
 use xxhash::Xxh64;
 
 use crate::code_filter;
@@ -83,7 +83,7 @@ pub(crate) struct EncodedBlock {
     pub(crate) len: usize,
     pub(crate) plain: bool,
     /// It is a block of the source.
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptCount,
     /// It is a block of the old image.
     pub(crate) reused: bool,
 }
@@ -361,7 +361,7 @@ impl BlockEncoder<'_> {
             buffer,
             len: stored_len,
             plain: false,
-            kept: Kept::one(checksum, is_decoded),
+            kept: KeptCount::one(checksum, is_decoded),
             reused: false,
         }))
     }
@@ -394,7 +394,7 @@ impl BlockEncoder<'_> {
             buffer,
             len: stored_len,
             plain: false,
-            kept: Kept::one(checksum, decode),
+            kept: KeptCount::one(checksum, decode),
             reused: false,
         })
     }
@@ -462,7 +462,7 @@ impl BlockEncoder<'_> {
             buffer,
             len,
             plain: false,
-            kept: Kept::default(),
+            kept: KeptCount::default(),
             reused: true,
         })
     }
@@ -513,7 +513,7 @@ impl BlockEncoder<'_> {
                 buffer,
                 len,
                 plain: true,
-                kept: Kept::default(),
+                kept: KeptCount::default(),
                 reused: false,
             });
         };
@@ -533,7 +533,7 @@ impl BlockEncoder<'_> {
             buffer,
             len: stored_len,
             plain: false,
-            kept: Kept::default(),
+            kept: KeptCount::default(),
             reused: false,
         })
     }

@@ -9,7 +9,7 @@
     )
 )]
 
-use tree::usage::{Form, StoredPart, StoredParts};
+use tree::usage::{StorageForm, StoredPart, StoredParts};
 use tree::{ExtentId, Ino, Result};
 
 use crate::data::BlockSpan;
@@ -20,11 +20,11 @@ use crate::read::Squashfs;
 const BLOCKS_MAX: usize = 1024;
 
 impl Squashfs {
-    fn form(&self, size: StoredSize) -> Form {
+    fn form(&self, size: StoredSize) -> StorageForm {
         if size.plain {
-            Form::Plain
+            StorageForm::Plain
         } else {
-            Form::Encoded(self.superblock().algorithm.name())
+            StorageForm::Encoded(self.superblock().algorithm.name())
         }
     }
 }

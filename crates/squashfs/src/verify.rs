@@ -9,7 +9,7 @@ use std::io;
 
 use tree::{
     DirEntry, Error, FileId, FileKind, FileSystem, Ino, Inventory, Metadata, Parallel, Result,
-    Step, Time, ordered,
+    Time, WalkStep, ordered,
 };
 
 use crate::data::BlockSpan;
@@ -103,7 +103,7 @@ impl<'a> ImageWalk<'a, ()> {
     fn new(
         image: &'a Squashfs,
         expected: &'a ExpectedImage,
-    ) -> ImageWalk<'a, impl Iterator<Item = Step> + use<'a>> {
+    ) -> ImageWalk<'a, impl Iterator<Item = WalkStep> + use<'a>> {
         ImageWalk {
             image,
             expected,
@@ -117,11 +117,11 @@ impl<'a> ImageWalk<'a, ()> {
 
 impl<S> ImageWalk<'_, S> {
     /// Takes a step in the image, too: a file that was not met before.
-    fn step(&mut self, step: Step) -> Result<Option<(FileId, Ino)>> {
+    fn step(&mut self, step: WalkStep) -> Result<Option<(FileId, Ino)>> {
         let theirs = self.expected.inventory;
         let (entry, is_left) = match step {
-            Step::Enter(entry) | Step::File(entry) => (entry, false),
-            Step::Leave(entry) => (entry, true),
+            WalkStep::Enter(entry) | WalkStep::File(entry) => (entry, false),
+            WalkStep::Leave(entry) => (entry, true),
         };
         let file = theirs.file(entry);
         if self.expected.numbers.of(file).is_none() {
@@ -141,7 +141,7 @@ impl<S> ImageWalk<'_, S> {
                 _ => return Err(differs("the image has a different name there")),
             },
         };
-        if matches!(step, Step::Enter(_)) {
+        if matches!(step, WalkStep::Enter(_)) {
             let listing = self.image.read_dir(ino)?;
             self.open.push(listing.into_iter());
         } else if theirs.name_count(file) > 1
@@ -156,7 +156,7 @@ impl<S> ImageWalk<'_, S> {
     }
 }
 
-impl<S: Iterator<Item = Step>> Iterator for ImageWalk<'_, S> {
+impl<S: Iterator<Item = WalkStep>> Iterator for ImageWalk<'_, S> {
     type Item = Result<Vec<(FileId, Ino)>>;
 
     /// The next files, up to an error.
@@ -168,7 +168,8 @@ impl<S: Iterator<Item = Step>> Iterator for ImageWalk<'_, S> {
                 Ok(file) => batch.extend(file),
                 Err(error) => {
                     self.failed = true;
-                    let (Step::Enter(entry) | Step::File(entry) | Step::Leave(entry)) = step;
+                    let (WalkStep::Enter(entry) | WalkStep::File(entry) | WalkStep::Leave(entry)) =
+                        step;
                     let path = self.expected.inventory.path(entry);
                     return Some(Err(error.in_file("verify", &path)));
                 }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use tree::{ContentReader, Error, FileId, Kept, Progress, Result, ordered, ordered_on_demand};
+use tree::{ContentReader, Error, FileId, KeptCount, Progress, Result, ordered, ordered_on_demand};
 use zerocopy::FromZeros;
 
 use crate::checksums::ChecksumsMark;
@@ -22,7 +22,7 @@ struct DataMark {
     files: usize,
     words: usize,
     plain_blocks: u64,
-    kept: Kept,
+    kept: KeptCount,
     reused: u64,
     encoded: u64,
 }

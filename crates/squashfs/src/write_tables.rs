@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tree::{Error, FileId, FileKind, Result, Step, Time};
+use tree::{Error, FileId, FileKind, Result, Time, WalkStep};
 use zerocopy::IntoBytes;
 
 use crate::describe::{DescribedFiles, XattrSets};
@@ -40,7 +40,9 @@ impl ImageWriter<'_> {
         let mut listing = ListingWriter::default();
         let mut record = Vec::new();
         for step in inventory.steps() {
-            let Step::Leave(entry) = step else { continue };
+            let WalkStep::Leave(entry) = step else {
+                continue;
+            };
             let dir = inventory.file(entry);
             let mut subdirectories = 0;
             listing.clear();

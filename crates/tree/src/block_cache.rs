@@ -34,13 +34,13 @@ pub struct BlockCounts {
 }
 
 struct Shard<V> {
-    slots: HashMap<u64, Slot<V>>,
+    slots: HashMap<u64, CachedBlock<V>>,
     /// Keys in the order in which they are looked at to evict one.
     clock: VecDeque<u64>,
     seen: HashSet<u64>,
 }
 
-struct Slot<V> {
+struct CachedBlock<V> {
     value: Value<V>,
     bytes: usize,
     is_used: bool,
@@ -156,7 +156,7 @@ impl<V> BlockCache<V> {
             return (Arc::clone(&slot.value), false);
         }
         let value = Value::default();
-        let slot = Slot {
+        let slot = CachedBlock {
             value: Arc::clone(&value),
             bytes,
             is_used: false,
@@ -191,7 +191,7 @@ impl<V> BlockCache<V> {
 
 impl<V> Shard<V> {
     /// Takes out the first slot that was not used since it was last looked at, and that no one fills just now.
-    fn evict(&mut self, newest: u64) -> Option<Slot<V>> {
+    fn evict(&mut self, newest: u64) -> Option<CachedBlock<V>> {
         for _ in 0..self.clock.len() {
             let key = self.clock.pop_front()?;
             let Some(slot) = self.slots.get_mut(&key) else {

@@ -10,11 +10,11 @@ pub struct Cache<V> {
 }
 
 struct Shard<V> {
-    slots: Vec<Slot<V>>,
+    slots: Vec<CachedValue<V>>,
     clock: u64,
 }
 
-struct Slot<V> {
+struct CachedValue<V> {
     key: u64,
     used: u64,
     value: Value<V>,
@@ -74,7 +74,7 @@ impl<V> Cache<V> {
             return (Arc::clone(&slot.value), None);
         }
         let value = Value::default();
-        let slot = Slot {
+        let slot = CachedValue {
             key,
             used,
             value: Arc::clone(&value),

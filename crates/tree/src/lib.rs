@@ -13,6 +13,7 @@ mod check;
 mod date;
 mod error;
 mod fs;
+mod integers;
 pub mod json;
 mod output;
 mod prepare;
@@ -24,7 +25,6 @@ mod table;
 mod threads;
 pub mod usage;
 mod verify;
-mod width;
 
 pub use block_cache::{BlockCache, BlockCounts};
 pub use cache::Cache;
@@ -35,9 +35,10 @@ pub use fs::{
     Aspects, BlockEncoding, ByPath, Checksum, Device, DirEntry, Encoding, EntryId, Extent,
     ExtentId, ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem,
     Graft, HostContent, HostDir, HostFile, HostStep, HostTimes, Ino, Inventory, Joined, Metadata,
-    Overlay, Step, Steps, Storage, StoreId, Time, Xattr, all_or_nothing, diff, edit, entry_named,
-    extract, is_valid_name, manifest, rescue, tar, walk_host_dir, with_metadata,
+    Overlay, Steps, Storage, StoreId, Time, WalkStep, Xattr, all_or_nothing, diff, edit,
+    entry_named, extract, is_valid_name, manifest, rescue, tar, walk_host_dir, with_metadata,
 };
+pub use integers::{high_u32, low_u32, to_u64, to_usize, wide_u64};
 pub use output::{Output, OutputKind, WrittenExtent, spool, temporary};
 pub use prepare::{
     ContentReader, Describe, Description, Duplicates, Lost, OldExtents, OldImage, Reuse,
@@ -46,7 +47,6 @@ pub use read_at::{ReadAt, SequentialReader};
 pub use seekable::Seekable;
 pub use sha256::{Sha256, sha256};
 pub use summary::ImageSummary;
-pub use table::{Scratch, Strings, Table};
+pub use table::{RecordTable, Scratch, Strings};
 pub use threads::{NoProgress, Parallel, Progress, ordered, ordered_on_demand};
-pub use verify::{Kept, Verify};
-pub use width::{high_u32, low_u32, to_u64, to_usize, wide_u64};
+pub use verify::{KeptCount, Verify};

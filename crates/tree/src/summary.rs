@@ -1,6 +1,6 @@
 //! A summary of a new image, in any format.
 
-use crate::{Error, Kept};
+use crate::{Error, KeptCount};
 
 /// What every format reports about an image that it created.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub struct ImageSummary {
     /// Bytes of the image that hold data, in blocks or extents.
     pub data_bytes: u64,
     /// Blocks or extents copied from the source as stored.
-    pub kept: Kept,
+    pub kept: KeptCount,
     /// Blocks or extents kept from an older image.
     pub reused: u64,
     /// Blocks or extents made from the content of files.

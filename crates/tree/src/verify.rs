@@ -34,7 +34,7 @@ impl Verify {
 
 /// Blocks or extents that were copied as stored, and how they were verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptCount {
     /// All of them.
     pub count: u64,
     /// Those that were decoded.
@@ -43,10 +43,10 @@ pub struct Kept {
     pub by_checksum: u64,
 }
 
-impl Kept {
+impl KeptCount {
     /// One that was read with this checksum, and decoded or not.
-    pub fn one(checksum: Option<Checksum>, is_decoded: bool) -> Kept {
-        Kept {
+    pub fn one(checksum: Option<Checksum>, is_decoded: bool) -> KeptCount {
+        KeptCount {
             count: 1,
             decoded: is_decoded.into(),
             by_checksum: (checksum.is_some() && !is_decoded).into(),
@@ -54,8 +54,8 @@ impl Kept {
     }
 }
 
-impl AddAssign for Kept {
-    fn add_assign(&mut self, other: Kept) {
+impl AddAssign for KeptCount {
+    fn add_assign(&mut self, other: KeptCount) {
         self.count += other.count;
         self.decoded += other.decoded;
         self.by_checksum += other.by_checksum;

@@ -1,6 +1,6 @@
 //! The parts of files as they are stored, and the space that block groups have.
 
-use tree::usage::{Form, StoredPart, StoredParts, algorithm_name, hole};
+use tree::usage::{StorageForm, StoredPart, StoredParts, algorithm_name, hole};
 use tree::{ExtentId, Ino, Result, to_u64};
 use zerocopy::FromBytes;
 
@@ -130,7 +130,7 @@ fn part(extent: &FileExtent<'_>) -> Option<StoredPart> {
             is_preallocated,
         } => Some(StoredPart::Extent {
             form: if is_preallocated {
-                Form::Preallocated
+                StorageForm::Preallocated
             } else {
                 form(extent.compression)
             },
@@ -144,9 +144,9 @@ fn part(extent: &FileExtent<'_>) -> Option<StoredPart> {
     }
 }
 
-fn form(compression: Option<Compression>) -> Form {
+fn form(compression: Option<Compression>) -> StorageForm {
     // The sector size does not change the name.
-    compression.map_or(Form::Plain, |it| {
-        Form::Encoded(algorithm_name(it.algorithm(0)))
+    compression.map_or(StorageForm::Plain, |it| {
+        StorageForm::Encoded(algorithm_name(it.algorithm(0)))
     })
 }

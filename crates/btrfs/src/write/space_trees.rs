@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use tree::{Result, Scratch, Table, high_u32, low_u32, wide_u64};
+use tree::{RecordTable, Result, Scratch, high_u32, low_u32, wide_u64};
 use zerocopy::IntoBytes;
 
 use crate::disk::checksum::name_hash;
@@ -84,7 +84,7 @@ impl DataRef {
 
 /// References to data extents.
 #[derive(Debug)]
-pub(crate) struct DataRefs(Table<7>);
+pub(crate) struct DataRefs(RecordTable<7>);
 
 impl DataRefs {
     pub(crate) fn push(&mut self, reference: DataRef) {
@@ -123,7 +123,7 @@ pub(crate) struct References {
 impl References {
     pub(crate) fn new(scratch: &Scratch) -> References {
         References {
-            data: DataRefs(Table::new(scratch)),
+            data: DataRefs(RecordTable::new(scratch)),
             blocks: Vec::new(),
         }
     }

@@ -6,7 +6,7 @@ use std::fs;
 
 use btrfs::Subvolume;
 use testkit::{BackingFile, FsType, Mount, Rng, TempDir, cases};
-use tree::usage::Form;
+use tree::usage::StorageForm;
 use tree::{ExtentKind, FileKind, FileSystem, HostDir, Inventory, Limits};
 
 use crate::images::{make, open, usage, with};
@@ -99,7 +99,7 @@ fn linux_sees_its_snapshots_and_clones_in_our_copy() {
         // Snapshots made by Linux share their trees too.
         let stored = |tree: &Subvolume| {
             let usage = usage(tree.btrfs()).unwrap();
-            let preallocated = usage.of(Form::Preallocated).stored;
+            let preallocated = usage.of(StorageForm::Preallocated).stored;
             usage.total().stored - usage.inline.stored - preallocated
         };
         let (before, after) = (stored(&source), stored(&copy));

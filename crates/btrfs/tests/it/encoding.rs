@@ -9,7 +9,7 @@ use btrfs::{Options, Rule, Subvolume};
 use codec::{Algorithm, Settings};
 use testkit::{FsType, MemoryFs, Mount, Rng, TempDir, run, tool};
 use tree::edit::Patterns;
-use tree::usage::Form;
+use tree::usage::StorageForm;
 use tree::{
     Extent, ExtentId, ExtentKind, FileAttributes, FileKind, FileSystem, HostDir, Inventory, Limits,
 };
@@ -327,7 +327,10 @@ fn preallocated_space_is_preallocated_in_the_image() {
         ]
     );
     let usage = usage(tree.btrfs()).unwrap();
-    assert_eq!(usage.of(Form::Preallocated).stored, large + 4096 + 4096);
+    assert_eq!(
+        usage.of(StorageForm::Preallocated).stored,
+        large + 4096 + 4096
+    );
     assert!(fs::metadata(&image).unwrap().len() > large);
 }
 
@@ -366,7 +369,7 @@ fn preallocated_extents_of_linux_stay_preallocated() {
     assert_eq!(extents(&source), extents(&copy));
     let reserved = |tree: &Subvolume| {
         let usage = usage(tree.btrfs()).unwrap();
-        usage.of(Form::Preallocated).stored
+        usage.of(StorageForm::Preallocated).stored
     };
     assert!(reserved(&copy) <= reserved(&source) && reserved(&copy) > 20_000_000);
     let mount = Mount::read_only(backing.path(), FsType::Btrfs);

@@ -11,7 +11,7 @@ use std::time::Instant;
 use btrfs::{Btrfs, SUPERBLOCK_PLACES, Subvolume};
 use testkit::{BtrfsImage, Rng, SECTOR, cases, tool};
 use tree::manifest::Manifest;
-use tree::usage::Form;
+use tree::usage::StorageForm;
 use tree::{
     Aspects, Error, ExtentKind, FileKind, FileSystem, Ino, Inventory, Limits, NoProgress, Parallel,
     ReadAt,
@@ -44,13 +44,13 @@ fn the_small_image_is_as_the_kernel_shows_it() {
     assert!(lines.is_empty(), "{lines:#?}");
     assert!(summary.data_bytes > 0);
     let usage = usage(&image).unwrap();
-    let of = |name| usage.of(Form::Encoded(name));
+    let of = |name| usage.of(StorageForm::Encoded(name));
     assert!(
         ["zstd", "lzo", "zlib"]
             .iter()
             .all(|name| of(name).extents > 0)
     );
-    assert!(usage.of(Form::Preallocated).stored >= 200_000);
+    assert!(usage.of(StorageForm::Preallocated).stored >= 200_000);
     assert!(of("zstd").referenced > of("zstd").decoded);
 }
 

@@ -8,7 +8,7 @@ use btrfs::{CreateSummary, Options, Subvolume};
 use codec::{Encoder, Settings};
 use testkit::{HookedFs, MemoryFs, Rng, TempDir};
 use tree::{
-    Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino, Inventory, Kept, Limits,
+    Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino, Inventory, KeptCount, Limits,
     NoProgress, Output, Parallel, Verify,
 };
 
@@ -153,7 +153,7 @@ fn extents_whose_checksum_matches_are_kept_without_decoding_them() {
     source.add_encoded(file, extent, &garbage);
     let options = |verify| Options::default().verify(verify);
     let made = make(&source, &first, &options(Verify::Nothing), 1);
-    let kept = |decoded, by_checksum| Kept {
+    let kept = |decoded, by_checksum| KeptCount {
         count: 1,
         decoded,
         by_checksum,

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use restow::SourceTree;
 use tree::edit::{Edited, Patterns};
 use tree::rescue::Rescue;
-use tree::{FileSystem, Inventory, Kept, Limits, Parallel, Progress};
+use tree::{FileSystem, Inventory, KeptCount, Limits, Parallel, Progress};
 
 use super::args::Copy;
 use super::names::Names;
@@ -42,7 +42,7 @@ pub(crate) struct Done {
     /// As many of these hold something, if the rest is free space.
     pub(crate) used: Option<u64>,
     /// Blocks or extents that were copied in compressed form.
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptCount,
     /// Files and parts of files that are not in the output. All are printed.
     pub(crate) listed: Vec<Lost>,
     /// What could not be preserved of the others, a line each. If there are many, some are only counted.

@@ -29,7 +29,7 @@ use tree::FileSystem;
 use tree::json::Object;
 use tree::rescue::Rescue;
 
-use tree::{HostTimes, Kept};
+use tree::{HostTimes, KeptCount};
 
 use crate::message::{self, tell};
 use crate::options::BtrfsArgs;
@@ -243,7 +243,7 @@ fn report(
 
 /// What was done, as an object.
 fn object(args: &Copy, source: &SourceTree, done: &Done, seconds: f64) -> Object {
-    let Kept {
+    let KeptCount {
         count,
         decoded,
         by_checksum,
@@ -277,8 +277,8 @@ fn object(args: &Copy, source: &SourceTree, done: &Done, seconds: f64) -> Object
 }
 
 /// How much was copied in compressed form, and how it was verified; empty if nothing was.
-fn kept_in_words(kept: Kept) -> String {
-    let Kept {
+fn kept_in_words(kept: KeptCount) -> String {
+    let KeptCount {
         count,
         decoded,
         by_checksum,

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use tree::{Error, Kept, Output};
+use tree::{Error, KeptCount, Output};
 
 use super::args::Copy;
 use super::job::{Done, Job, Lost};
@@ -80,7 +80,7 @@ pub(crate) fn write(job: &Job<'_>, kind: Kind) -> Result<Done> {
         read: summary.content_bytes,
         written,
         used: None,
-        kept: Kept::default(),
+        kept: KeptCount::default(),
         listed,
         lost: lost.collect(),
         notes: Vec::new(),

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use plan::{Choice, Coding, Container, Goal, Reason, Row};
+use plan::{CandidateRow, Choice, Coding, Container, Goal, Reason};
 
 use super::Report;
 use super::table::{of_block, of_seconds};
@@ -38,7 +38,7 @@ pub(super) fn of(report: &Report<'_>, is_stored: bool) -> Option<Advice> {
 }
 
 /// The codec and the block size in words.
-fn name(report: &Report<'_>, row: &Row) -> String {
+fn name(report: &Report<'_>, row: &CandidateRow) -> String {
     let words = match row.candidate.coding {
         Coding::Plain => "no compression".into(),
         _ => report.words(row),
@@ -112,7 +112,7 @@ fn beyond(report: &Report<'_>, row: usize) -> String {
 }
 
 /// The command that makes the recommended result.
-fn command(report: &Report<'_>, row: &Row, is_stored: bool) -> String {
+fn command(report: &Report<'_>, row: &CandidateRow, is_stored: bool) -> String {
     let ending = match (report.container, row.candidate.coding) {
         (Container::Tar, Coding::Packed(codec::Wrapper::Gzip, _)) => "tar.gz",
         (Container::Tar, Coding::Packed(codec::Wrapper::Xz, _)) => "tar.xz",

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use tree::json::Object;
 
-use plan::{Container, Goal, Reason, Row};
+use plan::{CandidateRow, Container, Goal, Reason};
 
 use super::Report;
 
@@ -71,7 +71,7 @@ fn limits(report: &Report<'_>) -> Object {
 }
 
 fn row(report: &Report<'_>, index: usize) -> Object {
-    let row: &Row = &report.rows()[index];
+    let row: &CandidateRow = &report.rows()[index];
     let mut object = Object::new().text("codec", &report.words(row));
     if let (Some(bytes), Container::Squashfs) = (row.candidate.block_bytes, report.container) {
         object = object.number("block_bytes", bytes);

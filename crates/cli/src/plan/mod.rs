@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use plan::{Candidate, Container, Limits, Prediction, Question, Row, Stage};
+use plan::{Candidate, CandidateRow, Container, Limits, Prediction, PredictionStage, Question};
 use restow::{Address, SourceTree};
 use tree::{Inventory, Parallel, Progress};
 
@@ -157,11 +157,11 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn rows(&self) -> &[Row] {
+    fn rows(&self) -> &[CandidateRow] {
         &self.prediction.rows
     }
 
-    fn words(&self, row: &Row) -> String {
+    fn words(&self, row: &CandidateRow) -> String {
         row.candidate.words(self.container)
     }
 
@@ -177,7 +177,7 @@ impl Report<'_> {
     }
 
     /// Seconds to send a row's result and to unpack it, if there is a link.
-    fn transfer(&self, row: &Row) -> Option<f64> {
+    fn transfer(&self, row: &CandidateRow) -> Option<f64> {
         let rate = self.limits.link_rate?;
         Some(plan::transfer_seconds(row, rate))
     }
@@ -217,7 +217,7 @@ pub(crate) fn run(args: &Plan) -> Result<bool> {
         read_seconds: medium.read_seconds,
         medium_rate: medium.rate,
         clock: &|| start.elapsed(),
-        stage: &|stage| bar.advance(0, u64::from(matches!(stage, Stage::Try(_)))),
+        stage: &|stage| bar.advance(0, u64::from(matches!(stage, PredictionStage::Try(_)))),
     });
     let prediction = prediction.map_err(|error| source.name_error(error))?;
     bar.finish();

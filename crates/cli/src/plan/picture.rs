@@ -1,6 +1,6 @@
 //! The prediction as plots and as a page.
 
-use plan::Row;
+use plan::CandidateRow;
 use report::html::{self, Cell};
 use report::scatter::{self, Plot, Point};
 use report::svg::{Svg, escape};
@@ -16,7 +16,7 @@ pub(super) fn svg(report: &Report<'_>) -> Svg {
     let writing = points(report, &series, &|row| {
         Some(content / row.seconds.value.max(1e-9))
     });
-    let reading = points(report, &series, &Row::decode_rate);
+    let reading = points(report, &series, &CandidateRow::decode_rate);
     let mut plots = vec![
         Plot {
             title: format!("Copying {} to {}", report.name, report.container.name()),
@@ -60,7 +60,7 @@ fn series(report: &Report<'_>) -> Vec<String> {
     all
 }
 
-fn line(report: &Report<'_>, row: &Row) -> String {
+fn line(report: &Report<'_>, row: &CandidateRow) -> String {
     let name = row.candidate.family(report.container);
     match row.candidate.block_bytes {
         Some(bytes) if bytes != 128 << 10 => format!("{name} {}", table::of_block(bytes)),
@@ -72,7 +72,7 @@ fn line(report: &Report<'_>, row: &Row) -> String {
 fn points(
     report: &Report<'_>,
     series: &[String],
-    rate: &dyn Fn(&Row) -> Option<f64>,
+    rate: &dyn Fn(&CandidateRow) -> Option<f64>,
 ) -> Vec<Point> {
     let content = report.prediction.content_bytes as f64;
     let mut points = Vec::new();
@@ -142,7 +142,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     if report.limits.link_rate.is_some() {
         heads.insert(8, "Sent and unpacked");
     }
-    let rows: Vec<html::Row> = (report.order.iter())
+    let rows: Vec<html::TableRow> = (report.order.iter())
         .map(|&index| row(report, index))
         .collect();
     body += &html::table(&heads, &rows);
@@ -150,7 +150,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     html::page(&format!("Plan for {}", report.name), &body)
 }
 
-fn row(report: &Report<'_>, index: usize) -> html::Row {
+fn row(report: &Report<'_>, index: usize) -> html::TableRow {
     let row = &report.rows()[index];
     let content = report.prediction.content_bytes as f64;
     let mut values = vec![
@@ -168,7 +168,7 @@ fn row(report: &Report<'_>, index: usize) -> html::Row {
         values.insert(8, report.transfer(row));
     }
     let cells = table::cells(report, index).into_iter().zip(values);
-    html::Row {
+    html::TableRow {
         cells: cells.map(|(text, value)| Cell { text, value }).collect(),
         class: if report.is_chosen(index) {
             "mark"

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use plan::{Coding, Range, Row};
+use plan::{CandidateRow, Coding, Range};
 
 use super::Report;
 use crate::text;
@@ -144,7 +144,7 @@ pub(super) fn cells(report: &Report<'_>, index: usize) -> Vec<String> {
     cells
 }
 
-fn block(row: &Row) -> String {
+fn block(row: &CandidateRow) -> String {
     match row.candidate.block_bytes {
         Some(bytes) if row.candidate.coding != Coding::Plain => of_block(bytes),
         _ => String::from("-"),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use restow::{Address, SourceTree};
-use tree::usage::{All, ByExtents, Nodes, StoredParts, Totals, Types, Visitor, measure};
+use tree::usage::{All, ByExtents, StoredParts, Totals, Types, UsageTree, Visitor, measure};
 use tree::{DirEntry, HostTimes, Output, Progress};
 
 use crate::bar::Bar;
@@ -99,7 +99,7 @@ pub(crate) struct Measured {
     /// The source and the path, for people.
     name: String,
     totals: Totals,
-    nodes: Nodes,
+    nodes: UsageTree,
     types: Types,
     overhead: Option<Overhead>,
 }
@@ -118,9 +118,9 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
     let start = source.find(path, false)?;
     let draws = args.svg.is_some() || args.html.is_some();
     let mut nodes = if draws {
-        Nodes::new(FILES_MAX, DEPTH_MAX)
+        UsageTree::new(FILES_MAX, DEPTH_MAX)
     } else {
-        Nodes::new(0, args.depth)
+        UsageTree::new(0, args.depth)
     };
     let mut types = Types::default();
     let mut visitors: Vec<&mut dyn Visitor> = vec![&mut nodes, &mut types];

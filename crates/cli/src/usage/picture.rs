@@ -1,6 +1,6 @@
 //! Use as a treemap and as a page.
 
-use report::html::{Cell, Row, page as page_of, table};
+use report::html::{Cell, TableRow, page as page_of, table};
 use report::svg::{Svg, escape};
 use report::treemap::{Rect, Tile, draw};
 use tree::usage::{Amount, NodeKind};
@@ -120,7 +120,7 @@ pub(super) fn page(measured: &Measured, args: &Usage) -> String {
         .iter()
         .map(|(form, amount)| (form.name(), amount));
     let rows = [("TOTAL", &total)].into_iter().chain(forms);
-    let rows: Vec<Row> = rows.map(|(name, amount)| row(name, amount, None)).collect();
+    let rows: Vec<TableRow> = rows.map(|(name, amount)| row(name, amount, None)).collect();
     body += &table(
         &["Type", "Perc", "Disk Usage", "Uncompressed", "Referenced"],
         &rows,
@@ -143,7 +143,7 @@ pub(super) fn page(measured: &Measured, args: &Usage) -> String {
         .directories(args.depth.max(2))
         .into_iter()
         .take(ROWS_MAX);
-    let rows: Vec<Row> = rows
+    let rows: Vec<TableRow> = rows
         .map(|at| {
             let node = &nodes.all()[at];
             let name = text::of_path(&nodes.path(at));
@@ -154,7 +154,7 @@ pub(super) fn page(measured: &Measured, args: &Usage) -> String {
     body += &table(&heads("Directory"), &rows);
     let types = measured.types.sorted();
     let rows = types.iter().take(ROWS_MAX);
-    let rows: Vec<Row> = rows
+    let rows: Vec<TableRow> = rows
         .map(|(name, files, amount)| row(&type_name(name), amount, Some(*files)))
         .collect();
     body += "<h2>File types</h2>\n";
@@ -185,7 +185,7 @@ fn facts(measured: &Measured) -> String {
     format!("<p class=\"dim\">{facts}</p>\n")
 }
 
-fn row(name: &str, amount: &Amount, files: Option<u64>) -> Row {
+fn row(name: &str, amount: &Amount, files: Option<u64>) -> TableRow {
     let cell = |text: String, value: u64| Cell {
         text,
         value: Some(value as f64),
@@ -203,5 +203,5 @@ fn row(name: &str, amount: &Amount, files: Option<u64>) -> Row {
         size(amount.referenced),
     ];
     cells.extend(files.map(|files| cell(files.to_string(), files)));
-    Row { cells, class: "" }
+    TableRow { cells, class: "" }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use plan::{Candidate, Container, Limits, Range, Row, Sampled, choose, transfer_seconds};
+use plan::{Candidate, CandidateRow, Container, Limits, Range, Sampled, choose, transfer_seconds};
 use testkit::TempDir;
 
 use super::plan::{number, rows};
@@ -24,7 +24,7 @@ const GOOD_OF_20: usize = 19;
 struct Compared {
     words: String,
     block: String,
-    predicted: Row,
+    predicted: CandidateRow,
     bytes: f64,
     seconds: f64,
 }
@@ -146,7 +146,7 @@ fn compare(tree: &Path, container: Container, options: &[&str]) -> (f64, Vec<Com
         };
         Compared {
             block: block.to_owned(),
-            predicted: Row {
+            predicted: CandidateRow {
                 candidate: Candidate::usual(container)[0].clone(),
                 content_bytes: content,
                 bytes: range("bytes"),
@@ -200,7 +200,7 @@ fn copied(
 
 /// How many recommendations keep their limit in the real copy and are nearly the best, and how many there are.
 fn judge(content: f64, compared: &[Compared]) -> (usize, usize) {
-    let predicted: Vec<Row> = compared.iter().map(|one| one.predicted.clone()).collect();
+    let predicted: Vec<CandidateRow> = compared.iter().map(|one| one.predicted.clone()).collect();
     let (mut good, mut all) = (0, 0);
     for limits in cases(content) {
         let keeps = |one: &Compared| {
@@ -212,7 +212,7 @@ fn judge(content: f64, compared: &[Compared]) -> (usize, usize) {
                 link_rate: Some(rate),
                 ..
             } => {
-                let real = Row {
+                let real = CandidateRow {
                     bytes: Range {
                         value: one.bytes,
                         error: 0.0,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use fuse::{Device, Options, Server};
+use fuse::{FuseDevice, Options, Server};
 use testkit::MemoryFs;
 use tree::FileSystem;
 
@@ -50,7 +50,7 @@ impl Script {
     }
 }
 
-impl Device for Script {
+impl FuseDevice for Script {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.requests.lock().unwrap().pop_front() {
             Some(request) => {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use tree::{Encoding, Error, Ino, Result, Scratch, Table, high_u32, low_u32, wide_u64};
+use tree::{Encoding, Error, Ino, RecordTable, Result, Scratch, high_u32, low_u32, wide_u64};
 
 use crate::command::{algorithm, compression};
 
@@ -235,7 +235,7 @@ impl PartsOfFile {
 #[derive(Clone, Default)]
 pub(super) struct FileParts {
     /// Each is a [`PartsOfFile`].
-    files: Table<8>,
+    files: RecordTable<8>,
     /// By file and offset.
     map: BTreeMap<(FileNumber, u64), (u64, PartSource)>,
     /// Parts that were ever made.
@@ -245,7 +245,7 @@ pub(super) struct FileParts {
 impl FileParts {
     pub(super) fn new(scratch: &Scratch) -> FileParts {
         FileParts {
-            files: Table::new(scratch),
+            files: RecordTable::new(scratch),
             map: BTreeMap::new(),
             made: 0,
         }

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use codec::Decoder;
 use tree::{
-    Encoding, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, Inventory, Kept,
+    Encoding, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, Inventory, KeptCount,
     Progress, Result,
 };
 
@@ -50,7 +50,7 @@ pub(super) struct DataSender {
     decoder: Decoder,
     buffer: Vec<u8>,
     content: Vec<u8>,
-    pub(super) kept: Kept,
+    pub(super) kept: KeptCount,
 }
 
 /// A regular file whose data is being sent.
@@ -184,7 +184,7 @@ impl DataSender {
             decoder: Decoder::new(),
             buffer: Vec::new(),
             content: Vec::new(),
-            kept: Kept::default(),
+            kept: KeptCount::default(),
         }
     }
 
@@ -472,7 +472,7 @@ impl DataSender {
             return Ok(false);
         }
         writer.command(&Command::EncodedWrite(write))?;
-        self.kept += Kept::one(checksum, checksum.is_none());
+        self.kept += KeptCount::one(checksum, checksum.is_none());
         Ok(true)
     }
 }

@@ -13,7 +13,7 @@ mod waiting;
 use std::collections::HashSet;
 use std::io::Write;
 
-use tree::{Error, FileId, FileKind, Inventory, Kept, Metadata, Progress, Result};
+use tree::{Error, FileId, FileKind, Inventory, KeptCount, Metadata, Progress, Result};
 
 use self::attributes::{CAPABILITY, create, set_xattr, stored_xattrs, times};
 use self::data::{CloneRoot, DataSender, SendSettings, SentFile};
@@ -62,7 +62,7 @@ pub struct SendSummary {
     /// How many files, each counted once.
     pub files: u64,
     /// Extents that were sent as they are stored.
-    pub kept: Kept,
+    pub kept: KeptCount,
 }
 
 /// Writes the commands that build a subvolume with the files of a tree: [`Command::Subvol`] is the

@@ -33,35 +33,35 @@ pub struct Graft {
 pub struct Joined {
     grafts: Vec<Graft>,
     storage: Storage,
-    table: RwLock<Table>,
+    table: RwLock<JoinTable>,
 }
 
 #[derive(Default)]
-struct Table {
-    nodes: Vec<Node>,
+struct JoinTable {
+    nodes: Vec<JoinedNode>,
     /// The nodes of files that trees have, so that hard links are names of one node.
-    known: HashMap<Part, Ino>,
+    known: HashMap<GraftFile, Ino>,
     replaced: u64,
 }
 
 /// A file of one of the grafted trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Part {
+struct GraftFile {
     graft: u16,
     ino: Ino,
 }
 
 #[derive(Clone)]
-enum Node {
-    File(Part),
-    Directory(Arc<Directory>),
+enum JoinedNode {
+    File(GraftFile),
+    Directory(Arc<JoinedDirectory>),
 }
 
 /// A directory of the joined tree.
 #[derive(Default)]
-struct Directory {
+struct JoinedDirectory {
     /// What it consists of, in the order of the trees.
-    parts: Vec<Part>,
+    parts: Vec<GraftFile>,
     /// Grafts at or below it, with the number of names of their paths that lead here.
     grafts: Vec<(u16, usize)>,
     /// The entries, once they were listed.
@@ -69,13 +69,13 @@ struct Directory {
 }
 
 /// What a name of a directory stands for, while its parts are gathered.
-enum Found {
-    File(Part, FileKind),
-    Directory(Directory),
+enum NameTarget {
+    File(GraftFile, FileKind),
+    Directory(JoinedDirectory),
 }
 
 /// What each name of a directory stands for.
-type Names = BTreeMap<Box<[u8]>, Found>;
+type Names = BTreeMap<Box<[u8]>, NameTarget>;
 
 impl Joined {
     /// Joins trees, of which each is over those before it.
@@ -91,12 +91,12 @@ impl Joined {
             .first()
             .ok_or(Error::InvalidInput("no tree to join"))?;
         let storage = storage_of(&grafts, first.tree.storage());
-        let mut root = Directory::default();
+        let mut root = JoinedDirectory::default();
         for (number, graft) in (0u16..).zip(&grafts) {
             if !graft.path.is_empty() {
                 root.grafts.push((number, 0));
             } else if graft.kind == FileKind::Directory {
-                root.parts.push(Part {
+                root.parts.push(GraftFile {
                     graft: number,
                     ino: graft.ino,
                 });
@@ -104,9 +104,9 @@ impl Joined {
                 return Err(Error::NotADirectory);
             }
         }
-        let table = Table {
-            nodes: vec![Node::Directory(Arc::new(root))],
-            ..Table::default()
+        let table = JoinTable {
+            nodes: vec![JoinedNode::Directory(Arc::new(root))],
+            ..JoinTable::default()
         };
         Ok(Joined {
             grafts,
@@ -120,15 +120,15 @@ impl Joined {
         self.table().replaced
     }
 
-    fn table(&self) -> RwLockReadGuard<'_, Table> {
+    fn table(&self) -> RwLockReadGuard<'_, JoinTable> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn table_mut(&self) -> RwLockWriteGuard<'_, Table> {
+    fn table_mut(&self) -> RwLockWriteGuard<'_, JoinTable> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn node(&self, ino: Ino) -> Result<Node> {
+    fn node(&self, ino: Ino) -> Result<JoinedNode> {
         let table = self.table();
         let node = usize::try_from(ino.0)
             .ok()
@@ -136,37 +136,37 @@ impl Joined {
         node.cloned().ok_or(Error::NotFound)
     }
 
-    fn directory(&self, ino: Ino) -> Result<Arc<Directory>> {
+    fn directory(&self, ino: Ino) -> Result<Arc<JoinedDirectory>> {
         match self.node(ino)? {
-            Node::Directory(directory) => Ok(directory),
-            Node::File(_) => Err(Error::NotADirectory),
+            JoinedNode::Directory(directory) => Ok(directory),
+            JoinedNode::File(_) => Err(Error::NotADirectory),
         }
     }
 
-    fn tree(&self, part: Part) -> &dyn FileSystem {
+    fn tree(&self, part: GraftFile) -> &dyn FileSystem {
         &*self.grafts[usize::from(part.graft)].tree
     }
 
     /// The file of a tree that a file is, or that a directory has its metadata from.
-    fn part(&self, ino: Ino) -> Result<Option<Part>> {
+    fn part(&self, ino: Ino) -> Result<Option<GraftFile>> {
         Ok(match self.node(ino)? {
-            Node::File(part) => Some(part),
-            Node::Directory(directory) => directory.parts.last().copied(),
+            JoinedNode::File(part) => Some(part),
+            JoinedNode::Directory(directory) => directory.parts.last().copied(),
         })
     }
 
     /// The file of a tree that has content.
-    fn file(&self, ino: Ino) -> Result<Part> {
+    fn file(&self, ino: Ino) -> Result<GraftFile> {
         match self.node(ino)? {
-            Node::File(part) => Ok(part),
-            Node::Directory(_) => Err(Error::IsADirectory),
+            JoinedNode::File(part) => Ok(part),
+            JoinedNode::Directory(_) => Err(Error::IsADirectory),
         }
     }
 
     /// The entries of a directory; `list` lists a part of it.
     fn entries(
         &self,
-        directory: &Directory,
+        directory: &JoinedDirectory,
         mut list: impl FnMut(&dyn FileSystem, Ino) -> Result<Vec<DirEntry>>,
     ) -> Result<Arc<[DirEntry]>> {
         if let Some(entries) = &*directory
@@ -197,7 +197,7 @@ impl Joined {
     /// What each name of a directory stands for, and how many files others have replaced.
     fn gather(
         &self,
-        directory: &Directory,
+        directory: &JoinedDirectory,
         list: &mut impl FnMut(&dyn FileSystem, Ino) -> Result<Vec<DirEntry>>,
     ) -> Result<(Names, u64)> {
         let mut names = Names::new();
@@ -214,24 +214,24 @@ impl Joined {
         sources.sort_by_key(|(graft, ..)| *graft);
         for (graft, depth, ino) in sources {
             let Some(depth) = depth else {
-                let part = Part { graft, ino };
+                let part = GraftFile { graft, ino };
                 for entry in list(self.tree(part), ino)? {
-                    let part = Part {
+                    let part = GraftFile {
                         graft,
                         ino: entry.ino,
                     };
-                    let found = Found::of(part, entry.kind);
+                    let found = NameTarget::of(part, entry.kind);
                     replaced += u64::from(add(&mut names, entry.name, found));
                 }
                 continue;
             };
             let Graft { path, kind, .. } = &self.grafts[usize::from(graft)];
             let found = if depth + 1 == path.len() {
-                Found::of(Part { graft, ino }, *kind)
+                NameTarget::of(GraftFile { graft, ino }, *kind)
             } else {
-                Found::Directory(Directory {
+                NameTarget::Directory(JoinedDirectory {
                     grafts: vec![(graft, depth + 1)],
-                    ..Directory::default()
+                    ..JoinedDirectory::default()
                 })
             };
             replaced += u64::from(add(&mut names, path[depth].clone(), found));
@@ -240,26 +240,26 @@ impl Joined {
     }
 }
 
-impl Found {
-    fn of(part: Part, kind: FileKind) -> Found {
+impl NameTarget {
+    fn of(part: GraftFile, kind: FileKind) -> NameTarget {
         if kind != FileKind::Directory {
-            return Found::File(part, kind);
+            return NameTarget::File(part, kind);
         }
-        Found::Directory(Directory {
+        NameTarget::Directory(JoinedDirectory {
             parts: vec![part],
-            ..Directory::default()
+            ..JoinedDirectory::default()
         })
     }
 }
 
 /// Adds what a later tree has under a name. Returns whether it replaces a file.
-fn add(names: &mut Names, name: Box<[u8]>, found: Found) -> bool {
+fn add(names: &mut Names, name: Box<[u8]>, found: NameTarget) -> bool {
     match (names.get_mut(&name), found) {
         (None, found) => {
             names.insert(name, found);
             false
         }
-        (Some(Found::Directory(under)), Found::Directory(over)) => {
+        (Some(NameTarget::Directory(under)), NameTarget::Directory(over)) => {
             under.parts.extend(over.parts);
             under.grafts.extend(over.grafts);
             false
@@ -271,13 +271,13 @@ fn add(names: &mut Names, name: Box<[u8]>, found: Found) -> bool {
     }
 }
 
-impl Table {
-    fn entry(&mut self, name: Box<[u8]>, found: Found) -> DirEntry {
+impl JoinTable {
+    fn entry(&mut self, name: Box<[u8]>, found: NameTarget) -> DirEntry {
         let (part, kind, node) = match found {
-            Found::File(part, kind) => (Some(part), kind, Node::File(part)),
-            Found::Directory(directory) => {
+            NameTarget::File(part, kind) => (Some(part), kind, JoinedNode::File(part)),
+            NameTarget::Directory(directory) => {
                 let part = directory.parts.last().copied();
-                let node = Node::Directory(Arc::new(directory));
+                let node = JoinedNode::Directory(Arc::new(directory));
                 (part, FileKind::Directory, node)
             }
         };
@@ -364,8 +364,8 @@ impl FileSystem for Joined {
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
         match self.node(link)? {
-            Node::File(part) => self.tree(part).read_link(part.ino),
-            Node::Directory(_) => Err(Error::InvalidInput("the file is not a symbolic link")),
+            JoinedNode::File(part) => self.tree(part).read_link(part.ino),
+            JoinedNode::Directory(_) => Err(Error::InvalidInput("the file is not a symbolic link")),
         }
     }
 

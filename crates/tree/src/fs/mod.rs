@@ -22,7 +22,7 @@ pub(crate) use host::{ExtentItem, ItemBody};
 pub use host::{HostContent, HostDir, HostFile, HostStep, HostTimes, walk_host_dir};
 pub use joined::{Graft, Joined};
 pub use overlay::Overlay;
-pub use walk::{EntryId, FileId, Inventory, Step, Steps, is_valid_name};
+pub use walk::{EntryId, FileId, Inventory, Steps, WalkStep, is_valid_name};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -23,7 +23,7 @@ const FAILURES_MAX: u32 = 1 << 20;
 pub struct Rescue<'a> {
     tree: &'a dyn FileSystem,
     keep_damaged: bool,
-    found: Mutex<Found>,
+    found: Mutex<Losses>,
 }
 
 /// Something that is missing from a tree, or is not as it was.
@@ -40,17 +40,17 @@ pub enum Loss {
 }
 
 #[derive(Default)]
-struct Found {
+struct Losses {
     names: BTreeMap<Ino, Error>,
     /// By directory and name.
     files: BTreeMap<(Ino, Box<[u8]>), Error>,
     xattrs: BTreeMap<Ino, Error>,
-    content: BTreeMap<Ino, Damage>,
+    content: BTreeMap<Ino, DamagedContent>,
     /// Where each directory was seen first: one that is in two places is in the first only.
     places: HashMap<Ino, (Ino, Box<[u8]>)>,
 }
 
-struct Damage {
+struct DamagedContent {
     ranges: BTreeSet<(u64, u64)>,
     first: Error,
     failures: u32,
@@ -67,7 +67,7 @@ impl<'a> Rescue<'a> {
         }
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
+    fn found(&self) -> MutexGuard<'_, Losses> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -173,7 +173,7 @@ impl<'a> Rescue<'a> {
         dir: Ino,
         entry: &DirEntry,
         metadata: &Metadata,
-        found: &mut Found,
+        found: &mut Losses,
     ) -> Option<&'static str> {
         if entry.kind != metadata.kind {
             return Some("its type differs from the one in its directory");
@@ -193,7 +193,7 @@ impl<'a> Rescue<'a> {
     /// Notes a failed read, and fails with it if the file is not worth more of them.
     fn damaged(&self, file: Ino, range: Range<u64>, error: Error) -> Result<()> {
         let mut found = self.found();
-        let damage = found.content.entry(file).or_insert(Damage {
+        let damage = found.content.entry(file).or_insert(DamagedContent {
             ranges: BTreeSet::new(),
             first: error,
             failures: 0,

@@ -37,7 +37,7 @@ pub struct Duplicates {
 
 /// One of several files of the same size.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
+struct SizedFile {
     /// The size, and later also a hash of the content.
     key: (u64, u64),
     /// The position of its first name in tree order.
@@ -74,12 +74,12 @@ impl Duplicates {
                 && size > bytes
             {
                 let key = (size, 0);
-                candidates.push(Candidate { key, place, file });
+                candidates.push(SizedFile { key, place, file });
             }
         }
         keep_groups(&mut candidates);
         let mut duplicates = Duplicates::default();
-        let shared = Source {
+        let shared = DuplicateSearch {
             inventory,
             parallel,
         };
@@ -87,8 +87,8 @@ impl Duplicates {
         keep_groups(&mut candidates);
         // The heads decide most cases, and all small files; only big files are worth a second pass.
         shared.hash(&mut candidates, 0..HEAD_BYTES)?;
-        let mut small: Vec<Candidate> = Vec::new();
-        let mut big: Vec<Candidate> = Vec::new();
+        let mut small: Vec<SizedFile> = Vec::new();
+        let mut big: Vec<SizedFile> = Vec::new();
         for candidate in candidates {
             let is_small = candidate.key.0 <= HEAD_BYTES;
             if is_small { &mut small } else { &mut big }.push(candidate);
@@ -128,7 +128,7 @@ impl Duplicates {
 }
 
 /// Sorts the candidates and keeps only those that share their key with another one.
-fn keep_groups(candidates: &mut Vec<Candidate>) {
+fn keep_groups(candidates: &mut Vec<SizedFile>) {
     candidates.sort_unstable_by_key(|candidate| (candidate.key, candidate.place));
     let all = std::mem::take(candidates);
     let groups = all.chunk_by(|a, b| a.key == b.key);
@@ -136,22 +136,22 @@ fn keep_groups(candidates: &mut Vec<Candidate>) {
 }
 
 /// What is searched, and how.
-struct Source<'a> {
+struct DuplicateSearch<'a> {
     inventory: &'a Inventory<'a>,
     parallel: Parallel,
 }
 
 /// Files of equal size and hash.
-struct Group {
-    first: Candidate,
-    others: Vec<Candidate>,
+struct EqualFiles {
+    first: SizedFile,
+    others: Vec<SizedFile>,
 }
 
-impl Source<'_> {
+impl DuplicateSearch<'_> {
     /// Finds files that show the same stored data, by its identity alone, if the source provides identities.
     fn find_shared(
         &self,
-        candidates: &mut Vec<Candidate>,
+        candidates: &mut Vec<SizedFile>,
         duplicates: &mut Duplicates,
     ) -> Result<()> {
         let mut originals: HashMap<(u64, Vec<Extent>), FileId> = HashMap::new();
@@ -186,16 +186,16 @@ impl Source<'_> {
     }
 
     /// Adds a hash of a range of the content to each key, and keeps candidates that still share their key.
-    fn hash(&self, candidates: &mut Vec<Candidate>, range: Range<u64>) -> Result<()> {
+    fn hash(&self, candidates: &mut Vec<SizedFile>, range: Range<u64>) -> Result<()> {
         // Read neighbours in the tree together: their directories are open already.
         candidates.sort_unstable_by_key(|candidate| candidate.place);
-        let part = |candidate: &Candidate| candidate.key.0.min(range.end) - range.start;
+        let part = |candidate: &SizedFile| candidate.key.0.min(range.end) - range.start;
         let mut hashed = Vec::with_capacity(candidates.len());
         ordered(
             self.parallel,
             batches(candidates.drain(..), part).into_iter(),
             || vec![0; BUFFER_BYTES],
-            |buf, mut batch: Vec<Candidate>| {
+            |buf, mut batch: Vec<SizedFile>| {
                 for candidate in &mut batch {
                     candidate.key.1 = self.hash_of(candidate, range.clone(), buf)?;
                 }
@@ -212,7 +212,7 @@ impl Source<'_> {
     }
 
     /// Adds the blocks in a range that are not all zeros to a file's hash, each run of them with its offset.
-    fn hash_of(&self, candidate: &Candidate, range: Range<u64>, buf: &mut [u8]) -> Result<u64> {
+    fn hash_of(&self, candidate: &SizedFile, range: Range<u64>, buf: &mut [u8]) -> Result<u64> {
         let (size, seed) = candidate.key;
         let ino = self.inventory.ino(candidate.file);
         let mut hash = Xxh64::new(seed);
@@ -237,31 +237,31 @@ impl Source<'_> {
     }
 
     /// Compares each candidate with the first of its group. A deliberate hash collision can only hide a duplicate.
-    fn confirm(&self, candidates: &[Candidate], duplicates: &mut Duplicates) -> Result<()> {
+    fn confirm(&self, candidates: &[SizedFile], duplicates: &mut Duplicates) -> Result<()> {
         let mut groups = Vec::new();
         for group in candidates.chunk_by(|a, b| a.key == b.key) {
             if let Some((&first, others)) = group.split_first() {
-                groups.extend(others.chunks(OTHERS_MAX).map(|others| Group {
+                groups.extend(others.chunks(OTHERS_MAX).map(|others| EqualFiles {
                     first,
                     others: others.to_vec(),
                 }));
             }
         }
         groups.sort_unstable_by_key(|group| group.first.place);
-        let files = |group: &Group| 1 + group.others.len() as u64;
-        let bytes = |group: &Group| group.first.key.0.saturating_mul(files(group));
+        let files = |group: &EqualFiles| 1 + group.others.len() as u64;
+        let bytes = |group: &EqualFiles| group.first.key.0.saturating_mul(files(group));
         ordered(
             self.parallel,
             batches(groups, bytes).into_iter(),
             || (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]),
-            |(buf, other_buf), mut batch: Vec<Group>| {
+            |(buf, other_buf), mut batch: Vec<EqualFiles>| {
                 for group in &mut batch {
                     self.keep_equal(group, buf, other_buf)?;
                 }
                 Ok(batch)
             },
             |batch| {
-                for Group { first, others } in batch {
+                for EqualFiles { first, others } in batch {
                     let pairs = others.into_iter().map(|other| (other.file, first.file));
                     duplicates.originals.extend(pairs);
                 }
@@ -271,9 +271,14 @@ impl Source<'_> {
     }
 
     /// Removes the files from a group that differ from its first. What is a hole in all of them is skipped.
-    fn keep_equal(&self, group: &mut Group, buf: &mut [u8], other_buf: &mut [u8]) -> Result<()> {
+    fn keep_equal(
+        &self,
+        group: &mut EqualFiles,
+        buf: &mut [u8],
+        other_buf: &mut [u8],
+    ) -> Result<()> {
         let size = group.first.key.0;
-        let reader = |candidate: Candidate| Reader {
+        let reader = |candidate: SizedFile| ComparedFile {
             source: self,
             candidate,
             runs: DataRuns::new(
@@ -284,7 +289,7 @@ impl Source<'_> {
             run: 0..0,
         };
         let mut first = reader(group.first);
-        let mut others: Vec<Reader<'_>> = group.others.drain(..).map(reader).collect();
+        let mut others: Vec<ComparedFile<'_>> = group.others.drain(..).map(reader).collect();
         let mut at = 0;
         while at < size && !others.is_empty() {
             let mut data_at = first.find(at)?;
@@ -327,15 +332,15 @@ impl Source<'_> {
 }
 
 /// One of the files that are compared.
-struct Reader<'a> {
-    source: &'a Source<'a>,
-    candidate: Candidate,
+struct ComparedFile<'a> {
+    source: &'a DuplicateSearch<'a>,
+    candidate: SizedFile,
     runs: DataRuns<'a>,
     /// The run of data that was found last.
     run: Range<u64>,
 }
 
-impl Reader<'_> {
+impl ComparedFile<'_> {
     /// Where the next data begins; `at` or before if it is in data.
     fn find(&mut self, at: u64) -> Result<u64> {
         let run = self.runs.after(at);

@@ -18,7 +18,7 @@ pub(super) struct Paged<const N: usize> {
 
 /// Where a page is.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PageAddress {
     /// The index in memory.
     slot: u32,
     /// Its place in the file plus 1; 0 if it has none.
@@ -27,7 +27,7 @@ struct Place {
 
 /// A page in memory.
 #[derive(Debug)]
-struct Slot {
+struct PageFrame {
     /// `None` if its page could not be read.
     page: Option<usize>,
     /// Its records, as they are in the file.
@@ -41,8 +41,8 @@ struct Slot {
 #[derive(Debug)]
 struct Pages<const N: usize> {
     file: Arc<Scratched>,
-    places: Vec<Place>,
-    slots: Vec<Slot>,
+    places: Vec<PageAddress>,
+    slots: Vec<PageFrame>,
     /// The slot to consider next.
     hand: usize,
     /// The file could not be written: pages stay in memory.
@@ -108,7 +108,7 @@ impl<const N: usize> Paged<N> {
     pub(super) fn memory_bytes(&self) -> usize {
         let pages = self.pages();
         pages.slots.len() * PAGE_RECORDS * size_of::<[u32; N]>()
-            + pages.places.capacity() * size_of::<Place>()
+            + pages.places.capacity() * size_of::<PageAddress>()
     }
 }
 
@@ -126,7 +126,7 @@ impl<const N: usize> Pages<N> {
     fn push(&mut self, index: usize, record: [u32; N]) {
         let page = index / PAGE_RECORDS;
         if page == self.places.len() {
-            self.places.push(Place {
+            self.places.push(PageAddress {
                 slot: NOWHERE,
                 at: 0,
             });
@@ -139,7 +139,7 @@ impl<const N: usize> Pages<N> {
     /// The slot of a page, which is read if it is not in memory.
     #[inline]
     fn load(&mut self, page: usize) -> usize {
-        let Place { slot, at } = self.places[page];
+        let PageAddress { slot, at } = self.places[page];
         if slot != NOWHERE {
             self.slots[slot as usize].is_used = true;
             return slot as usize;
@@ -163,7 +163,7 @@ impl<const N: usize> Pages<N> {
         {
             return slot;
         }
-        self.slots.push(Slot {
+        self.slots.push(PageFrame {
             page: None,
             bytes: vec![0; Self::BYTES].into(),
             is_changed: false,

@@ -2,23 +2,23 @@
 
 use std::borrow::Cow;
 
-use super::{Scratch, Table};
+use super::{RecordTable, Scratch};
 
 /// Words of a chunk of bytes.
 const CHUNK_WORDS: usize = 16;
 const CHUNK_BYTES: usize = 4 * CHUNK_WORDS;
 
 /// Byte strings of at most 255 bytes, by the place that each has among all of them. With a [`Scratch`] file, most of them are there:
-/// see [`Table`].
+/// see [`RecordTable`].
 ///
 /// # Panics
-/// All functions panic if there is no string at a place. They unwind as those of [`Table`] do.
+/// All functions panic if there is no string at a place. They unwind as those of [`RecordTable`] do.
 #[derive(Clone, Debug)]
 pub struct Strings {
     /// For each string, a length byte and the string; nothing if they are in `chunks`.
     bytes: Vec<u8>,
     /// The same bytes, if they may be in a file.
-    chunks: Option<Table<CHUNK_WORDS>>,
+    chunks: Option<RecordTable<CHUNK_WORDS>>,
     len: usize,
 }
 
@@ -27,7 +27,7 @@ impl Strings {
     pub fn new(scratch: &Scratch) -> Strings {
         Strings {
             bytes: Vec::new(),
-            chunks: scratch.is_file().then(|| Table::new(scratch)),
+            chunks: scratch.is_file().then(|| RecordTable::new(scratch)),
             len: 0,
         }
     }
@@ -107,12 +107,12 @@ impl Strings {
 
     /// The memory that it holds, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.chunks.as_ref().map_or(0, Table::memory_bytes)
+        self.bytes.capacity() + self.chunks.as_ref().map_or(0, RecordTable::memory_bytes)
     }
 }
 
 /// Puts bytes behind the first `at` ones.
-fn append(chunks: &mut Table<CHUNK_WORDS>, mut at: usize, mut bytes: &[u8]) {
+fn append(chunks: &mut RecordTable<CHUNK_WORDS>, mut at: usize, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let from = at % CHUNK_BYTES;
         let (now, later) = bytes.split_at(bytes.len().min(CHUNK_BYTES - from));

@@ -116,7 +116,7 @@ where
         if spawned == 0 {
             return in_line(&mut next, &workspace, &work, sink);
         }
-        let mut early: VecDeque<Option<Outcome<D, E>>> = VecDeque::new();
+        let mut early: VecDeque<Option<JobOutcome<D, E>>> = VecDeque::new();
         let (mut sent, mut done) = (0u64, 0u64);
         loop {
             while sent - done < parallel.in_flight.get() as u64 {
@@ -134,8 +134,8 @@ where
             }
             while let Some(Some(_)) = early.front() {
                 match early.pop_front().flatten() {
-                    Some(Outcome::Done(result)) => sink(result?)?,
-                    Some(Outcome::Panicked(payload)) => resume_unwind(payload),
+                    Some(JobOutcome::Done(result)) => sink(result?)?,
+                    Some(JobOutcome::Panicked(payload)) => resume_unwind(payload),
                     None => {}
                 }
                 done += 1;
@@ -158,7 +158,7 @@ fn in_line<J, W, D, E>(
 }
 
 /// The outcome of a job.
-enum Outcome<D, E> {
+enum JobOutcome<D, E> {
     Done(Result<D, E>),
     Panicked(Box<dyn Any + Send>),
 }
@@ -177,7 +177,7 @@ struct Room<J, D, E> {
 
 struct Inside<J, D, E> {
     jobs: VecDeque<(u64, J)>,
-    results: Vec<(u64, Outcome<D, E>)>,
+    results: Vec<(u64, JobOutcome<D, E>)>,
     /// Workers that are waiting for a job.
     idle: usize,
     closed: bool,
@@ -221,7 +221,7 @@ impl<J, D, E> Room<J, D, E> {
     }
 
     /// Waits until jobs are needed and there are results, then takes all results.
-    fn receive(&self) -> Vec<(u64, Outcome<D, E>)> {
+    fn receive(&self) -> Vec<(u64, JobOutcome<D, E>)> {
         let mut inside = self.lock();
         while !inside.runs_low(self.low) {
             inside = self
@@ -240,10 +240,10 @@ impl<J, D, E> Room<J, D, E> {
                 work(state.get_or_insert_with(&workspace), job)
             }));
             let outcome = match outcome {
-                Ok(result) => Outcome::Done(result),
+                Ok(result) => JobOutcome::Done(result),
                 Err(payload) => {
                     state = None; // it may be half changed
-                    Outcome::Panicked(payload)
+                    JobOutcome::Panicked(payload)
                 }
             };
             let mut inside = self.lock();

@@ -1,6 +1,6 @@
 //! Files of the host: on a mounted btrfs as they are stored there.
 
-use super::{ByExtents, Form, StoredPart, StoredParts, algorithm_name, hole};
+use super::{ByExtents, StorageForm, StoredPart, StoredParts, algorithm_name, hole};
 use crate::fs::{ExtentItem, ItemBody};
 use crate::{ExtentId, HostDir, Ino, Result};
 
@@ -35,9 +35,9 @@ impl StoredParts for HostDir {
 /// What an item refers to; `None` for a hole.
 fn part(item: &ExtentItem) -> Option<StoredPart> {
     let len = item.len;
-    let form = item
-        .algorithm
-        .map_or(Form::Plain, |it| Form::Encoded(algorithm_name(it)));
+    let form = item.algorithm.map_or(StorageForm::Plain, |it| {
+        StorageForm::Encoded(algorithm_name(it))
+    });
     match item.body {
         ItemBody::Hole => None,
         ItemBody::Inline(stored) => Some(StoredPart::Inline { form, stored, len }),
@@ -49,7 +49,7 @@ fn part(item: &ExtentItem) -> Option<StoredPart> {
             is_preallocated,
         } => Some(StoredPart::Extent {
             form: if is_preallocated {
-                Form::Preallocated
+                StorageForm::Preallocated
             } else {
                 form
             },

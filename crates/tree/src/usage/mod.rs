@@ -12,8 +12,8 @@ mod sums;
 mod types;
 mod walk;
 
-pub use nodes::{Node, NodeKind, Nodes};
-pub use part::{ByExtents, Form, StoredPart, StoredParts, algorithm_name, hole};
+pub use nodes::{NodeKind, UsageNode, UsageTree};
+pub use part::{ByExtents, StorageForm, StoredPart, StoredParts, algorithm_name, hole};
 pub use types::{Types, type_of};
 pub use walk::{All, Visitor, measure};
 
@@ -54,8 +54,8 @@ impl Amount {
 /// What a tree takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// For each way of storing that occurs, its amount, in the order of [`Form::name`]'s documentation.
-    pub forms: Vec<(Form, Amount)>,
+    /// For each way of storing that occurs, its amount, in the order of [`StorageForm::name`]'s documentation.
+    pub forms: Vec<(StorageForm, Amount)>,
     /// Names of regular files.
     pub files: u64,
     /// Directories.
@@ -87,12 +87,12 @@ impl Totals {
     }
 
     /// The amount of a form.
-    pub fn of(&self, form: Form) -> Amount {
+    pub fn of(&self, form: StorageForm) -> Amount {
         let found = self.forms.iter().find(|(it, _)| *it == form);
         found.map_or(Amount::default(), |(_, amount)| *amount)
     }
 
-    fn form(&mut self, form: Form) -> &mut Amount {
+    fn form(&mut self, form: StorageForm) -> &mut Amount {
         let at = match self.forms.binary_search_by(|(it, _)| it.cmp(&form)) {
             Ok(at) => at,
             Err(at) => {
@@ -141,10 +141,10 @@ mod tests {
     fn forms_are_in_order() {
         let mut totals = Totals::default();
         for form in [
-            Form::Preallocated,
-            Form::Encoded("zstd"),
-            Form::Plain,
-            Form::Encoded("zlib"),
+            StorageForm::Preallocated,
+            StorageForm::Encoded("zstd"),
+            StorageForm::Plain,
+            StorageForm::Encoded("zlib"),
         ] {
             totals.form(form).stored += 1;
         }

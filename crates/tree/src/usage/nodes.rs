@@ -19,7 +19,7 @@ pub enum NodeKind {
 
 /// A directory, or files in it.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct UsageNode {
     /// The name; empty for the first node and for [`NodeKind::Others`].
     pub name: Box<[u8]>,
     /// What it stands for.
@@ -38,26 +38,26 @@ pub struct Node {
 ///
 /// Nodes are in the order in which directories were entered: a directory comes before what it holds.
 #[derive(Debug)]
-pub struct Nodes {
-    nodes: Vec<Node>,
-    open: Vec<Open>,
+pub struct UsageTree {
+    nodes: Vec<UsageNode>,
+    open: Vec<UnclosedDirectory>,
     files_max: usize,
     depth_max: u32,
 }
 
 /// A directory that was entered and not left.
 #[derive(Debug)]
-struct Open {
+struct UnclosedDirectory {
     node: u32,
     files: Vec<(Amount, Box<[u8]>)>,
     others: (u64, Amount),
 }
 
-impl Nodes {
+impl UsageTree {
     /// A collector that keeps the largest files of each directory, up to `files_max`, and directories down to `depth_max` below the
     /// first one. What is not kept is part of the sums.
-    pub fn new(files_max: usize, depth_max: u32) -> Nodes {
-        Nodes {
+    pub fn new(files_max: usize, depth_max: u32) -> UsageTree {
+        UsageTree {
             nodes: Vec::new(),
             open: Vec::new(),
             files_max,
@@ -66,7 +66,7 @@ impl Nodes {
     }
 
     /// All nodes.
-    pub fn all(&self) -> &[Node] {
+    pub fn all(&self) -> &[UsageNode] {
         &self.nodes
     }
 
@@ -85,8 +85,9 @@ impl Nodes {
     /// The directories down to a depth below the first one, those with the most stored bytes first, and which does not list
     /// the first one itself.
     pub fn directories(&self, depth_max: u32) -> Vec<usize> {
-        let is_listed =
-            |node: &Node| node.kind == NodeKind::Directory && (1..=depth_max).contains(&node.depth);
+        let is_listed = |node: &UsageNode| {
+            node.kind == NodeKind::Directory && (1..=depth_max).contains(&node.depth)
+        };
         let mut listed: Vec<usize> = (0..self.nodes.len())
             .filter(|&at| is_listed(&self.nodes[at]))
             .collect();
@@ -95,7 +96,7 @@ impl Nodes {
         listed
     }
 
-    fn push(&mut self, node: Node) -> u32 {
+    fn push(&mut self, node: UsageNode) -> u32 {
         self.nodes.push(node);
         u32::try_from(self.nodes.len() - 1).expect("as many nodes do not fit in memory")
     }
@@ -108,7 +109,7 @@ impl Nodes {
     }
 }
 
-impl Visitor for Nodes {
+impl Visitor for UsageTree {
     fn enter(&mut self, entry: &DirEntry, _: &Metadata) -> Result<()> {
         let depth = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
         let parent = self.open.last().map_or(0, |open| open.node);
@@ -116,7 +117,7 @@ impl Visitor for Nodes {
             parent
         } else {
             let is_first = depth == 0;
-            self.push(Node {
+            self.push(UsageNode {
                 name: if is_first {
                     Box::default()
                 } else {
@@ -129,7 +130,7 @@ impl Visitor for Nodes {
                 amount: Amount::default(),
             })
         };
-        self.open.push(Open {
+        self.open.push(UnclosedDirectory {
             node,
             files: Vec::new(),
             others: (0, Amount::default()),
@@ -144,7 +145,7 @@ impl Visitor for Nodes {
         let files_max = self.files_max;
         let Some(open) = self.open.last_mut() else {
             // The walk began at a file.
-            self.push(Node {
+            self.push(UsageNode {
                 name: entry.name.clone(),
                 kind: NodeKind::File,
                 parent: 0,
@@ -174,7 +175,7 @@ impl Visitor for Nodes {
         let depth = self.nodes[parent as usize].depth + 1;
         for (amount, name) in open.files {
             let kind = NodeKind::File;
-            self.push(Node {
+            self.push(UsageNode {
                 name,
                 kind,
                 parent,
@@ -186,7 +187,7 @@ impl Visitor for Nodes {
         let (files, amount) = open.others;
         if files > 0 {
             let (name, kind) = (Box::default(), NodeKind::Others);
-            self.push(Node {
+            self.push(UsageNode {
                 name,
                 kind,
                 parent,
@@ -202,14 +203,14 @@ impl Visitor for Nodes {
             .map(|open| open.node)
             .filter(|&it| it != parent)
         {
-            let Node { files, amount, .. } = self.nodes[parent as usize];
+            let UsageNode { files, amount, .. } = self.nodes[parent as usize];
             self.add(above, files, &amount);
         }
         Ok(())
     }
 }
 
-impl Open {
+impl UnclosedDirectory {
     /// Keeps the largest files, and adds up the others.
     fn keep(&mut self, files_max: usize) {
         if self.files.len() <= files_max {

@@ -9,7 +9,7 @@ use crate::{ExtentId, ExtentKind, FileSystem, Ino};
 
 /// How bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum StorageForm {
     /// Uncompressed.
     Plain,
     /// Compressed with the algorithm of this name.
@@ -21,36 +21,36 @@ pub enum Form {
 /// The names of algorithms in the order in which they are listed, as compsize does.
 const NAMES: [&str; 7] = ["zlib", "gzip", "lzo", "zstd", "lz4", "xz", "lzma"];
 
-impl Form {
+impl StorageForm {
     /// The name, as in compsize: `none`, that of the algorithm, or `prealloc`; forms are ordered so, and algorithms as zlib,
     /// gzip, lzo, zstd, lz4, xz, lzma.
     pub const fn name(self) -> &'static str {
         match self {
-            Form::Plain => "none",
-            Form::Encoded(name) => name,
-            Form::Preallocated => "prealloc",
+            StorageForm::Plain => "none",
+            StorageForm::Encoded(name) => name,
+            StorageForm::Preallocated => "prealloc",
         }
     }
 
     fn rank(self) -> usize {
         match self {
-            Form::Plain => 0,
-            Form::Encoded(name) => {
+            StorageForm::Plain => 0,
+            StorageForm::Encoded(name) => {
                 let found = NAMES.iter().position(|&it| it == name);
                 1 + found.unwrap_or(NAMES.len())
             }
-            Form::Preallocated => NAMES.len() + 2,
+            StorageForm::Preallocated => NAMES.len() + 2,
         }
     }
 }
 
-impl PartialOrd for Form {
+impl PartialOrd for StorageForm {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Form {
+impl Ord for StorageForm {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.rank(), self.name()).cmp(&(other.rank(), other.name()))
     }
@@ -64,7 +64,7 @@ pub enum StoredPart {
     /// Bytes within the metadata of the file.
     Inline {
         /// How they are stored.
-        form: Form,
+        form: StorageForm,
         /// Stored bytes.
         stored: u64,
         /// Bytes of the file.
@@ -73,7 +73,7 @@ pub enum StoredPart {
     /// A part of a stored extent.
     Extent {
         /// How it is stored.
-        form: Form,
+        form: StorageForm,
         /// The identity of the extent: the same one is counted once. `None`: the extent is not shared.
         id: Option<ExtentId>,
         /// Stored bytes of the whole extent. `None` if the container does not say: then what files refer to.
@@ -142,12 +142,12 @@ impl StoredParts for ByExtents<'_> {
                 };
                 each(match extent.kind {
                     ExtentKind::Hole => StoredPart::Hole(len),
-                    ExtentKind::Plain { stored_offset } => plain(Form::Plain, stored_offset),
+                    ExtentKind::Plain { stored_offset } => plain(StorageForm::Plain, stored_offset),
                     ExtentKind::Preallocated { stored_offset } => {
-                        plain(Form::Preallocated, stored_offset)
+                        plain(StorageForm::Preallocated, stored_offset)
                     }
                     ExtentKind::Encoded(encoding) => StoredPart::Extent {
-                        form: Form::Encoded(algorithm_name(encoding.algorithm)),
+                        form: StorageForm::Encoded(algorithm_name(encoding.algorithm)),
                         id,
                         stored: Some(encoding.stored_len),
                         decoded: Some(encoding.unencoded_len),

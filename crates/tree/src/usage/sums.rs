@@ -149,11 +149,11 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::Form;
+    use crate::usage::StorageForm;
 
     const FILE: (Ino, bool) = (Ino(1), false);
 
-    fn extent(form: Form, begin: u64, len: u64, is_fragment: bool) -> StoredPart {
+    fn extent(form: StorageForm, begin: u64, len: u64, is_fragment: bool) -> StoredPart {
         StoredPart::Extent {
             form,
             id: Some(ExtentId(9)),
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn an_extent_counts_once_and_each_reference_to_it() {
         let mut sums = Sums::default();
-        let zstd = Form::Encoded("zstd");
+        let zstd = StorageForm::Encoded("zstd");
         let first = sums.add(FILE, &extent(zstd, 0, 1000, false));
         assert_eq!(
             (first.stored, first.decoded, first.referenced),
@@ -198,7 +198,7 @@ mod tests {
         let mut sums = Sums::default();
         for round in 0..2 {
             let added = tails.map(|(begin, len)| {
-                sums.add(FILE, &extent(Form::Plain, begin, len, true))
+                sums.add(FILE, &extent(StorageForm::Plain, begin, len, true))
                     .stored
             });
             if round == 1 {

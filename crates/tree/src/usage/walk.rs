@@ -86,7 +86,7 @@ fn walk(
     (sums, progress): (&mut Sums, &dyn Progress),
     visitor: &mut dyn Visitor,
 ) -> Result<()> {
-    let mut files = Files {
+    let mut files = FileTotals {
         parts,
         sums,
         linked: HashSet::new(),
@@ -134,14 +134,14 @@ fn walk(
     }
 }
 
-struct Files<'a> {
+struct FileTotals<'a> {
     parts: &'a dyn StoredParts,
     sums: &'a mut Sums,
     /// Files with several names that were met.
     linked: HashSet<Ino>,
 }
 
-impl Files<'_> {
+impl FileTotals<'_> {
     /// Adds a file to the sums. Returns what it adds.
     fn measure(&mut self, entry: &DirEntry, metadata: &Metadata) -> Result<Amount> {
         let mut amount = Amount::default();

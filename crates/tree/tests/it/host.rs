@@ -10,7 +10,7 @@ use std::path::Path;
 use testkit::{NASTY_SPARSE_BYTES, TempDir, nasty_tree, tool};
 use tree::{
     EntryId, Error, ExtentKind, FileKind, FileSystem, HostDir, HostTimes, Ino, Inventory, Limits,
-    Step,
+    WalkStep,
 };
 
 fn inventory(host: &HostDir) -> Inventory<'_> {
@@ -266,20 +266,20 @@ fn steps_are_sorted_and_balanced_and_paths_lead_back() {
     let mut names = 0;
     for step in inventory.steps() {
         match step {
-            Step::Enter(entry) => {
+            WalkStep::Enter(entry) => {
                 let parent = open.last().map_or(inventory.root(), |&dir| dir);
                 assert_eq!(inventory.parent(entry), inventory.file(parent));
                 open.push(entry);
                 names += 1;
             }
-            Step::File(entry) => {
+            WalkStep::File(entry) => {
                 assert_eq!(
                     inventory.parent(entry),
                     inventory.file(*open.last().unwrap())
                 );
                 names += 1;
             }
-            Step::Leave(entry) => {
+            WalkStep::Leave(entry) => {
                 assert_eq!(open.pop(), Some(entry));
                 let sorted: Vec<_> = inventory.entries(inventory.file(entry)).collect();
                 assert!(sorted.is_sorted_by_key(|&child| inventory.name(child).to_vec()));

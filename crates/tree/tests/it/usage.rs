@@ -1,7 +1,7 @@
 //! Use of space, of trees in memory.
 
 use testkit::MemoryFs;
-use tree::usage::{All, ByExtents, Form, NodeKind, Nodes, Totals, Types, measure};
+use tree::usage::{All, ByExtents, NodeKind, StorageForm, Totals, Types, UsageTree, measure};
 use tree::{
     DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, NoProgress,
     Result,
@@ -15,7 +15,7 @@ fn root(fs: &MemoryFs) -> DirEntry {
     }
 }
 
-fn measured(fs: &MemoryFs, nodes: &mut Nodes, types: &mut Types) -> Result<Totals> {
+fn measured(fs: &MemoryFs, nodes: &mut UsageTree, types: &mut Types) -> Result<Totals> {
     let visitors = &mut All(vec![nodes, types]);
     measure(fs, &ByExtents(fs), (&root(fs), b""), &NoProgress, visitors)
 }
@@ -55,10 +55,10 @@ fn sums_of_directories_and_types_are_the_total() {
         fs.add_file(deep, format!("f{number:02}"), &vec![3; 10 + number]);
     }
     fs.add_symlink(top, "link", b"a");
-    let (mut nodes, mut types) = (Nodes::new(5, 2), Types::default());
+    let (mut nodes, mut types) = (UsageTree::new(5, 2), Types::default());
     let totals = measured(&fs, &mut nodes, &mut types).unwrap();
     let small: u64 = (10..30).sum();
-    let zstd = totals.of(Form::Encoded("zstd"));
+    let zstd = totals.of(StorageForm::Encoded("zstd"));
     assert_eq!((zstd.extents, zstd.references), (2, 3));
     assert_eq!(
         (zstd.stored, zstd.decoded, zstd.referenced),
@@ -69,7 +69,7 @@ fn sums_of_directories_and_types_are_the_total() {
         (25, 4, 1)
     );
     assert_eq!(totals.shared_bytes, 100);
-    assert_eq!(totals.of(Form::Plain).referenced, small + 2 * 700);
+    assert_eq!(totals.of(StorageForm::Plain).referenced, small + 2 * 700);
     assert_eq!(totals.hole_bytes, 2 * 9300);
 
     let all = nodes.all();
@@ -108,7 +108,7 @@ fn a_directory_within_itself_is_an_error() {
     let top = fs.root();
     let dir = fs.add_dir(top, "d");
     fs.push_entry(dir, "again", dir, FileKind::Directory);
-    let (mut nodes, mut types) = (Nodes::new(5, 2), Types::default());
+    let (mut nodes, mut types) = (UsageTree::new(5, 2), Types::default());
     match measured(&fs, &mut nodes, &mut types) {
         Err(Error::File { path, .. }) => assert_eq!(&*path, b"d/again"),
         other => panic!("{other:?}"),
@@ -123,7 +123,7 @@ fn directories_may_be_deeper_than_any_stack() {
         dir = fs.add_dir(dir, "d");
     }
     fs.add_file(dir, "f", b"12345");
-    let (mut nodes, mut types) = (Nodes::new(5, 64), Types::default());
+    let (mut nodes, mut types) = (UsageTree::new(5, 64), Types::default());
     let totals = measured(&fs, &mut nodes, &mut types).unwrap();
     assert_eq!((totals.directories, totals.total().stored), (20_001, 5));
     assert!(nodes.all().len() < 70);

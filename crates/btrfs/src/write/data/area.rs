@@ -2,7 +2,8 @@
 //! their checksums.
 
 use tree::{
-    Error, FileId, Kept, Lost, Output, Result, Scratch, Table, high_u32, low_u32, wide_u64,
+    Error, FileId, KeptCount, Lost, Output, RecordTable, Result, Scratch, high_u32, low_u32,
+    wide_u64,
 };
 
 use super::job::UnplacedExtent;
@@ -164,21 +165,21 @@ pub(crate) struct Area<'a> {
     /// The last group's length is missing until [`Area::close`].
     pub(crate) groups: Vec<NewGroup>,
     /// Each is a [`NewExtent`].
-    extents: Table<7>,
+    extents: RecordTable<7>,
     /// Each is a [`ExtentSlice`].
-    shown: Table<6>,
+    shown: RecordTable<6>,
     pub(crate) inline: SpooledBytes,
     pub(crate) runs: Vec<ChecksumRun>,
     /// Checksums of the runs, concatenated.
     pub(crate) sums: SpooledBytes,
     /// By file: each is a [`FileContent`].
-    contents: Table<4>,
+    contents: RecordTable<4>,
     /// Where large tables are.
     pub(crate) scratch: Scratch,
     /// Number of compressed extents and inline files, indexed by algorithm ID.
     pub(crate) compressed: [u64; 4],
     /// Number of extents copied from the source without re-encoding.
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptCount,
     /// Number of extents and inline files kept from an older image.
     pub(crate) reused: u64,
     /// Number of extents and inline files made from content.
@@ -202,7 +203,7 @@ pub(crate) struct AreaMark {
     sectors: u64,
     sums: u64,
     compressed: [u64; 4],
-    kept: Kept,
+    kept: KeptCount,
     reused: u64,
     encoded: u64,
 }
@@ -216,7 +217,7 @@ impl<'a> Area<'a> {
         output: &'a Output,
     ) -> Result<Area<'a>> {
         let scratch = output.tables()?;
-        let mut contents = Table::new(&scratch);
+        let mut contents = RecordTable::new(&scratch);
         for _ in 0..files {
             contents.push(FileContent::Hole.pack());
         }
@@ -224,15 +225,15 @@ impl<'a> Area<'a> {
             output,
             sum_bytes: checksum.size(),
             groups: Vec::new(),
-            extents: Table::new(&scratch),
-            shown: Table::new(&scratch),
+            extents: RecordTable::new(&scratch),
+            shown: RecordTable::new(&scratch),
             inline: SpooledBytes::new(output.scratch()?),
             runs: Vec::new(),
             sums: SpooledBytes::new(output.scratch()?),
             contents,
             scratch,
             compressed: [0; 4],
-            kept: Kept::default(),
+            kept: KeptCount::default(),
             reused: 0,
             encoded: 0,
             old_differs: false,

@@ -2,8 +2,8 @@
 
 use codec::{Decoder, Encoder};
 use tree::{
-    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, Inventory, Kept,
-    OldExtents, Result,
+    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, Inventory,
+    KeptCount, OldExtents, Result,
 };
 
 use super::choice::{Choice, Chooser};
@@ -274,7 +274,7 @@ impl<'a> DataEncoder<'a> {
             ram: wanted.ram as u64,
             skip: 0,
             compression: wanted.compression.number(),
-            kept: Kept::default(),
+            kept: KeptCount::default(),
             is_reused: true,
             is_reserved: false,
         })
@@ -335,7 +335,7 @@ impl<'a> DataEncoder<'a> {
             skip: 0,
             compression,
             sums,
-            kept: Kept::default(),
+            kept: KeptCount::default(),
             is_reused,
             is_reserved: false,
         })
@@ -396,7 +396,7 @@ impl<'a> DataEncoder<'a> {
             ram,
             skip: stored.unencoded_offset as u32,
             compression: compression.number(),
-            kept: Kept::one(checksum, self.options.verify.decodes_kept(checksum)),
+            kept: KeptCount::one(checksum, self.options.verify.decodes_kept(checksum)),
             is_reused: false,
             is_reserved: false,
         })

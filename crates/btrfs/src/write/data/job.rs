@@ -1,6 +1,6 @@
 //! The jobs of the workers, and their results.
 
-use tree::{Encoding, Error, Extent, ExtentId, FileId, Kept, Result};
+use tree::{Encoding, Error, Extent, ExtentId, FileId, KeptCount, Result};
 
 /// Bytes of content in one compressed extent, and in one job.
 pub(super) const PIECE_BYTES: u64 = 128 << 10;
@@ -96,7 +96,7 @@ pub(super) struct UnplacedExtent {
     /// Empty for a file without checksums.
     pub(super) sums: Vec<u8>,
     /// It is stored exactly as in the source.
-    pub(super) kept: Kept,
+    pub(super) kept: KeptCount,
     /// It is stored exactly as in the old image.
     pub(super) is_reused: bool,
     /// Preallocated: the buffer is empty, and nothing is written.
@@ -113,7 +113,7 @@ impl UnplacedExtent {
             skip: 0,
             compression: 0,
             sums: Vec::new(),
-            kept: Kept::default(),
+            kept: KeptCount::default(),
             is_reused: false,
             is_reserved: true,
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use codec::Settings;
-use tree::{Duplicates, FileId, Inventory, Kept, Lost, NoProgress, Output, Parallel, Result};
+use tree::{Duplicates, FileId, Inventory, KeptCount, Lost, NoProgress, Output, Parallel, Result};
 
 use super::area::Area;
 use super::encode::{DataEncoder, EncodeWorker};
@@ -195,7 +195,7 @@ impl<'a> ImageTrial<'a> {
                 skip: 0,
                 compression: if stored < ram { number } else { 0 },
                 sums: vec![0; sums],
-                kept: Kept::default(),
+                kept: KeptCount::default(),
                 is_reserved: false,
                 is_reused: false,
             }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::pattern::Patterns;
 use crate::fs::is_valid_name;
-use crate::{Device, FileId, FileKind, Inventory, Step, Time, Xattr, base64};
+use crate::{Device, FileId, FileKind, Inventory, Time, WalkStep, Xattr, base64};
 
 /// What is wrong with a list, and on which line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,7 +341,7 @@ impl Priorities {
         let mut priorities = vec![None; inventory.file_count() as usize];
         let mut above = vec![0];
         for step in inventory.steps() {
-            let (Step::Enter(entry) | Step::File(entry)) = step else {
+            let (WalkStep::Enter(entry) | WalkStep::File(entry)) = step else {
                 above.pop();
                 continue;
             };
@@ -354,7 +354,7 @@ impl Priorities {
             let priority = own.unwrap_or(inherited);
             let known = &mut priorities[file as usize];
             *known = Some(known.map_or(priority, |known| priority.max(known)));
-            if let Step::Enter(_) = step {
+            if let WalkStep::Enter(_) = step {
                 above.push(priority);
             }
         }

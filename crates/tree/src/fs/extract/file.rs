@@ -51,14 +51,14 @@ pub(super) struct Maker<'a> {
 pub(super) struct Workspace {
     buf: Vec<u8>,
     stored: StoredWorkspace,
-    done: Done,
+    done: WorkerResult,
     /// The last owner that could not be set, and why: it is not tried again.
     denied: Option<(u32, u32, String)>,
 }
 
 /// What a job did besides writing all its files.
 #[derive(Default)]
-pub(super) struct Done {
+pub(super) struct WorkerResult {
     pub(super) unrestored: Unrestored,
     /// Files that could not be created.
     pub(super) missing: Vec<FileId>,
@@ -71,7 +71,7 @@ pub(super) struct Done {
 }
 
 impl Workspace {
-    pub(super) fn take_done(&mut self) -> Done {
+    pub(super) fn take_done(&mut self) -> WorkerResult {
         self.done.stored = std::mem::take(&mut self.stored.done);
         std::mem::take(&mut self.done)
     }
@@ -153,7 +153,7 @@ impl<'a> Maker<'a> {
         Workspace {
             buf: Vec::new(),
             stored: StoredWorkspace::default(),
-            done: Done::default(),
+            done: WorkerResult::default(),
             denied: None,
         }
     }

@@ -15,7 +15,7 @@ use linux::{OpenFlags, Stat};
 use super::file::{Maker, times};
 use super::target::ATTRIBUTE_MOUNT_ROOT;
 use super::{Conflict, FileId, OPEN_LEVELS_MAX, Refused};
-use crate::fs::{EntryId, FileKind, Inventory, Step};
+use crate::fs::{EntryId, FileKind, Inventory, WalkStep};
 use crate::{Error, Result, temporary};
 
 const PATH_ONLY: OpenFlags = OpenFlags::PATH.union(OpenFlags::DIRECTORY);
@@ -33,16 +33,16 @@ impl Selection {
     /// Compares a tree with the directory `into`.
     pub(super) fn of(inventory: &Inventory, into: &OwnedFd, conflict: Conflict) -> Result<Self> {
         let mut selection = Selection::default();
-        let mut way = Way::new(inventory, into);
+        let mut way = OpenPath::new(inventory, into);
         for step in inventory.steps() {
             let entry = match step {
-                Step::Enter(entry) | Step::File(entry) => entry,
-                Step::Leave(_) => {
+                WalkStep::Enter(entry) | WalkStep::File(entry) => entry,
+                WalkStep::Leave(_) => {
                     way.leave();
                     continue;
                 }
             };
-            let is_dir = matches!(step, Step::Enter(_));
+            let is_dir = matches!(step, WalkStep::Enter(_));
             if entry == inventory.root() {
                 way.enter_root()?;
             } else if let Some(above) = way.current()? {
@@ -140,7 +140,10 @@ pub(super) fn move_up(
         kept: 0,
         refused: Vec::new(),
     };
-    let (mut from, mut to) = (Way::new(inventory, staged), Way::new(inventory, into));
+    let (mut from, mut to) = (
+        OpenPath::new(inventory, staged),
+        OpenPath::new(inventory, into),
+    );
     // Directories entered below one that is new or was refused.
     let (mut new, mut refused) = (0u32, 0u32);
     for step in inventory.steps() {
@@ -148,7 +151,7 @@ pub(super) fn move_up(
             return Err(Error::Io(io::ErrorKind::Interrupted.into()));
         }
         let entry = match step {
-            Step::Leave(entry) => {
+            WalkStep::Leave(entry) => {
                 if new > 0 {
                     new -= 1;
                     let path = inventory.path(entry);
@@ -164,9 +167,9 @@ pub(super) fn move_up(
                 }
                 continue;
             }
-            Step::Enter(entry) | Step::File(entry) => entry,
+            WalkStep::Enter(entry) | WalkStep::File(entry) => entry,
         };
-        let is_dir = matches!(step, Step::Enter(_));
+        let is_dir = matches!(step, WalkStep::Enter(_));
         if new > 0 || refused > 0 {
             new += u32::from(is_dir && new > 0);
             refused += u32::from(is_dir && refused > 0);
@@ -281,7 +284,7 @@ fn rename_new(from: &OwnedFd, to: &OwnedFd, name: &[u8]) -> io::Result<()> {
 }
 
 /// The open directories on the path from a root to where a walk is.
-struct Way<'a> {
+struct OpenPath<'a> {
     inventory: &'a Inventory<'a>,
     root: &'a OwnedFd,
     /// Directories far up are closed.
@@ -290,9 +293,9 @@ struct Way<'a> {
     skipped: u32,
 }
 
-impl<'a> Way<'a> {
+impl<'a> OpenPath<'a> {
     fn new(inventory: &'a Inventory<'a>, root: &'a OwnedFd) -> Self {
-        Way {
+        OpenPath {
             inventory,
             root,
             open: Vec::new(),

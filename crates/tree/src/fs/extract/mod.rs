@@ -26,8 +26,8 @@ use linux::OpenFlags;
 use self::file::{Big, Maker};
 use self::merge::Selection;
 pub use self::stored::StoredCopies;
-use self::target::Target;
-use super::{EntryId, FileId, FileKind, Inventory, Step, Steps};
+use self::target::ExtractTarget;
+use super::{EntryId, FileId, FileKind, Inventory, Steps, WalkStep};
 use crate::{Error, Parallel, Progress, Result, ordered, temporary};
 
 /// Larger files are written in parts of this size by several threads.
@@ -238,7 +238,7 @@ pub fn extract(
     options: &ExtractOptions,
     progress: &dyn Progress,
 ) -> Result<Extracted> {
-    let target = Target::begin(to, options.existing)?;
+    let target = ExtractTarget::begin(to, options.existing)?;
     let mut extracted = Extracted::default();
     let mut selected = None;
     if let Some((into, Some(conflict))) = target.inside_of() {
@@ -256,9 +256,9 @@ pub fn extract(
     let mut lost = Vec::new();
     ordered(
         options.parallel,
-        Plan::new(&maker, target.dir(), options.parallel),
+        ExtractJobs::new(&maker, target.dir(), options.parallel),
         || maker.workspace(),
-        |workspace, job: Result<Job>| {
+        |workspace, job: Result<ExtractJob>| {
             if temporary::is_stopping() {
                 return Err(Error::Io(io::ErrorKind::Interrupted.into()));
             }
@@ -286,7 +286,7 @@ pub fn extract(
     match target.inside_of() {
         None => {
             for step in inventory.steps() {
-                if let Step::Leave(entry) = step {
+                if let WalkStep::Leave(entry) = step {
                     let dir = open_made_dir(inventory, target.dir(), inventory.file(entry))?;
                     finish(&dir, entry)?;
                 }
@@ -380,9 +380,9 @@ impl OpenDirs {
 }
 
 /// A unit of work for one thread.
-enum Job {
+enum ExtractJob {
     /// Adjacent files other than directories.
-    Batch(Vec<Piece>),
+    Batch(Vec<EntryRange>),
     /// A part of a big file that exists already, and the length of the hole before it.
     Part {
         big: Arc<Big>,
@@ -392,19 +392,19 @@ enum Job {
 }
 
 /// Some adjacent files of one directory.
-struct Piece {
+struct EntryRange {
     dir: Arc<OwnedFd>,
     entries: Range<u32>,
 }
 
-impl Job {
+impl ExtractJob {
     /// Returns the number of files finished and the number of content bytes processed.
     fn run(self, maker: &Maker<'_>, workspace: &mut file::Workspace) -> Result<(u64, u64)> {
         match self {
-            Job::Batch(pieces) => {
+            ExtractJob::Batch(pieces) => {
                 let mut bytes = 0;
                 let mut files = 0;
-                for Piece { dir, entries } in pieces {
+                for EntryRange { dir, entries } in pieces {
                     for entry in entries.map(EntryId) {
                         if is_made_in_batch(maker.inventory(), entry) {
                             maker.make(&dir, entry, workspace)?;
@@ -415,7 +415,7 @@ impl Job {
                 }
                 Ok((files, bytes))
             }
-            Job::Part {
+            ExtractJob::Part {
                 big,
                 hole_bytes,
                 range,
@@ -455,7 +455,7 @@ fn is_made_in_batch(inventory: &Inventory, entry: EntryId) -> bool {
 }
 
 /// The jobs, in tree order. Creates directories and empty big files along the way.
-struct Plan<'a> {
+struct ExtractJobs<'a> {
     maker: &'a Maker<'a>,
     root: &'a OwnedFd,
     steps: Steps<'a>,
@@ -463,7 +463,7 @@ struct Plan<'a> {
     way: Vec<(EntryId, Option<Arc<OwnedFd>>)>,
     /// The directory whose files are being handed out, and which files are left.
     files: Option<(Arc<OwnedFd>, Range<u32>)>,
-    batch: Batch,
+    batch: FileBatch,
     /// A batch is full at this many directories.
     batch_dirs: usize,
     /// The big file whose parts are being handed out, and where the next one begins.
@@ -472,20 +472,20 @@ struct Plan<'a> {
 
 /// What has been collected for the next batch.
 #[derive(Default)]
-struct Batch {
-    pieces: Vec<Piece>,
+struct FileBatch {
+    pieces: Vec<EntryRange>,
     files: u32,
     bytes: u64,
     /// The last file added.
     last: Option<FileId>,
 }
 
-impl Batch {
+impl FileBatch {
     /// Adds a piece of `files` files, unless it is empty.
     fn add(&mut self, dir: &Arc<OwnedFd>, entries: Range<u32>, files: u32) {
         if files > 0 {
             let dir = Arc::clone(dir);
-            self.pieces.push(Piece { dir, entries });
+            self.pieces.push(EntryRange { dir, entries });
             self.files += files;
         }
     }
@@ -498,27 +498,27 @@ impl Batch {
     }
 
     /// The batch, unless it is empty.
-    fn take(&mut self) -> Option<Job> {
+    fn take(&mut self) -> Option<ExtractJob> {
         let batch = std::mem::take(self);
-        (batch.files > 0).then_some(Job::Batch(batch.pieces))
+        (batch.files > 0).then_some(ExtractJob::Batch(batch.pieces))
     }
 }
 
-impl<'a> Plan<'a> {
+impl<'a> ExtractJobs<'a> {
     fn new(maker: &'a Maker<'a>, root: &'a OwnedFd, parallel: Parallel) -> Self {
-        Plan {
+        ExtractJobs {
             maker,
             root,
             steps: maker.inventory().steps(),
             way: Vec::new(),
             files: None,
-            batch: Batch::default(),
+            batch: FileBatch::default(),
             batch_dirs: (BATCHED_DIRS_MAX / parallel.jobs_max()).clamp(1, BATCH_DIRS_MAX),
             big: None,
         }
     }
 
-    fn next_job(&mut self) -> Result<Option<Job>> {
+    fn next_job(&mut self) -> Result<Option<ExtractJob>> {
         loop {
             if let Some(job) = self.next_part()? {
                 return Ok(Some(job));
@@ -531,9 +531,9 @@ impl<'a> Plan<'a> {
             }
             match self.steps.next() {
                 None => return Ok(self.batch.take()),
-                Some(Step::Enter(entry)) => self.enter(entry)?,
-                Some(Step::File(_)) => {}
-                Some(Step::Leave(_)) => {
+                Some(WalkStep::Enter(entry)) => self.enter(entry)?,
+                Some(WalkStep::File(_)) => {}
+                Some(WalkStep::Leave(_)) => {
                     self.way.pop();
                 }
             }
@@ -568,7 +568,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Collects files of the current directory; returns the batch when it is full.
-    fn next_batch(&mut self) -> Result<Option<Job>> {
+    fn next_batch(&mut self) -> Result<Option<ExtractJob>> {
         let (maker, inventory) = (self.maker, self.maker.inventory());
         let Some((dir, left)) = &mut self.files else {
             return Ok(None);
@@ -609,7 +609,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Parts begin at data and skip holes. The last part is empty: only then is the number of parts known.
-    fn next_part(&mut self) -> Result<Option<Job>> {
+    fn next_part(&mut self) -> Result<Option<ExtractJob>> {
         let Some((big, at)) = &mut self.big else {
             return Ok(None);
         };
@@ -622,7 +622,7 @@ impl<'a> Plan<'a> {
             start => start?,
         };
         let end = size.min((start - start % PART_BYTES).saturating_add(PART_BYTES));
-        let job = Job::Part {
+        let job = ExtractJob::Part {
             big: Arc::clone(big),
             hole_bytes: start - *at,
             range: start..end,
@@ -637,10 +637,10 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl Iterator for Plan<'_> {
-    type Item = Result<Job>;
+impl Iterator for ExtractJobs<'_> {
+    type Item = Result<ExtractJob>;
 
-    fn next(&mut self) -> Option<Result<Job>> {
+    fn next(&mut self) -> Option<Result<ExtractJob>> {
         self.next_job().transpose()
     }
 }

@@ -12,7 +12,7 @@ use codec::{Algorithm, Decoder};
 use linux::{ENCODED_BYTES_MAX, EncodedExtent, OpenFlags, TOP_LEVEL};
 
 use super::super::{Encoding, Extent, ExtentId, ExtentKind, FileSystem, Ino};
-use crate::{Error, Kept, Result, WrittenExtent};
+use crate::{Error, KeptCount, Result, WrittenExtent};
 
 /// The most extents that are written before they are read back.
 const WRITTEN_MAX: usize = 64;
@@ -23,7 +23,7 @@ const KNOWN_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredCopies {
     /// The extents that were written as they are encoded; each was decoded before.
-    pub kept: Kept,
+    pub kept: KeptCount,
     /// The extents that share space with one that was written before.
     pub shared: u64,
     /// The encoded extents that Linux did not take, and that were written decoded.
@@ -47,7 +47,7 @@ pub(super) struct StoredWriter {
     root: OwnedFd,
     subvolume: u64,
     sector_bytes: u32,
-    known: Mutex<HashMap<Key, Known>>,
+    known: Mutex<HashMap<Key, StoredCopy>>,
     changed: Condvar,
 }
 
@@ -56,7 +56,7 @@ type Key = (ExtentId, u64);
 
 /// What is known of stored bytes of the source.
 #[derive(Clone, Copy)]
-enum Known {
+enum StoredCopy {
     /// A thread writes them.
     Writing,
     /// A file has them.
@@ -163,7 +163,7 @@ impl StoredWriter {
                 if ws.written.len() >= WRITTEN_MAX {
                     ws.read_back(out).map_err(Failure::ReadBack)?;
                 }
-                ws.done.kept += Kept::one(checksum, true);
+                ws.done.kept += KeptCount::one(checksum, true);
                 return Ok(());
             }
             ws.done.decoded += 1;
@@ -238,7 +238,7 @@ impl StoredWriter {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Key, StoredCopy>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -250,11 +250,11 @@ impl StoredWriter {
             match known.entry(key) {
                 Entry::Vacant(_) if is_full => return Claim::None,
                 Entry::Vacant(entry) => {
-                    entry.insert(Known::Writing);
+                    entry.insert(StoredCopy::Writing);
                     return Claim::Mine;
                 }
                 Entry::Occupied(entry) => {
-                    if let Known::Written(written) = *entry.get() {
+                    if let StoredCopy::Written(written) = *entry.get() {
                         return Claim::Written(written);
                     }
                 }
@@ -360,7 +360,7 @@ impl Drop for Settling<'_> {
     fn drop(&mut self) {
         let mut known = self.writer.known();
         match self.written {
-            Some(written) => known.insert(self.key, Known::Written(written)),
+            Some(written) => known.insert(self.key, StoredCopy::Written(written)),
             None => known.remove(&self.key),
         };
         drop(known);

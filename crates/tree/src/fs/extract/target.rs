@@ -19,16 +19,16 @@ const LEVELS_MAX: u32 = 1 << 16;
 
 /// A directory under construction.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct ExtractTarget {
     dir: OwnedFd,
     temporary: Temporary,
-    place: Place,
+    place: TargetSite,
     umask: Option<u32>,
 }
 
 /// Where the directory goes once it is complete.
 #[derive(Debug)]
-enum Place {
+enum TargetSite {
     /// It gets a name in the same parent directory.
     Beside {
         parent: Arc<OwnedFd>,
@@ -47,9 +47,9 @@ enum There {
     Other,
 }
 
-impl Target {
+impl ExtractTarget {
     /// Creates an empty directory under a temporary name, which only this user can enter.
-    pub(super) fn begin(to: &Path, existing: Existing) -> Result<Target> {
+    pub(super) fn begin(to: &Path, existing: Existing) -> Result<ExtractTarget> {
         let already = Error::Io(io::ErrorKind::AlreadyExists.into());
         let mut there = There::Nothing;
         let mut to = to.to_owned();
@@ -88,7 +88,7 @@ impl Target {
         let no_name = Error::InvalidInput("the target has no name");
         let (parent, name) = linux::split_path(&to).ok_or(no_name)?;
         let parent = Arc::new(linux::open_dir(parent)?);
-        let place = Place::Beside {
+        let place = TargetSite::Beside {
             parent: Arc::clone(&parent),
             name: name.into(),
             there,
@@ -96,12 +96,12 @@ impl Target {
         Self::make(&parent, name, place)
     }
 
-    fn inside(dir: OwnedFd, conflict: Option<Conflict>) -> Result<Target> {
+    fn inside(dir: OwnedFd, conflict: Option<Conflict>) -> Result<ExtractTarget> {
         let dir = Arc::new(dir);
-        Self::make(&dir, b"", Place::Inside(Arc::clone(&dir), conflict))
+        Self::make(&dir, b"", TargetSite::Inside(Arc::clone(&dir), conflict))
     }
 
-    fn make(parent: &Arc<OwnedFd>, name: &[u8], place: Place) -> Result<Target> {
+    fn make(parent: &Arc<OwnedFd>, name: &[u8], place: TargetSite) -> Result<ExtractTarget> {
         let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
         let (temporary, dir) = Temporary::create(parent, name, |parent, name| {
             linux::make_dir_at(parent, name, 0o777)?;
@@ -119,7 +119,7 @@ impl Target {
         let has_acl = linux::remove_xattr(&dir, b"system.posix_acl_default")?
             | linux::remove_xattr(&dir, b"system.posix_acl_access")?;
         linux::set_mode(&dir, 0o700)?;
-        Ok(Target {
+        Ok(ExtractTarget {
             dir,
             temporary,
             place,
@@ -142,8 +142,8 @@ impl Target {
     /// root of the tree.
     pub(super) fn inside_of(&self) -> Option<(&Arc<OwnedFd>, Option<Conflict>)> {
         match &self.place {
-            Place::Beside { .. } => None,
-            Place::Inside(dir, conflict) => Some((dir, *conflict)),
+            TargetSite::Beside { .. } => None,
+            TargetSite::Inside(dir, conflict) => Some((dir, *conflict)),
         }
     }
 
@@ -161,7 +161,7 @@ impl Target {
         finish: impl FnOnce(&OwnedFd) -> Result<()>,
     ) -> Result<u64> {
         match self.place {
-            Place::Beside {
+            TargetSite::Beside {
                 parent,
                 name,
                 there,
@@ -182,7 +182,7 @@ impl Target {
                 }
                 Ok(removed)
             }
-            Place::Inside(above, conflict) => {
+            TargetSite::Inside(above, conflict) => {
                 self.temporary
                     .finish(|from| linux::remove_tree_at(&above, from))?;
                 if conflict.is_none() {

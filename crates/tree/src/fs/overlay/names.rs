@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::tables::{DirId, NodeId, push};
 use crate::fs::Ino;
-use crate::{Error, Result, Scratch, Strings, Table};
+use crate::{Error, RecordTable, Result, Scratch, Strings};
 
 /// Instead of the index of an entry: there is none.
 const NONE: u32 = u32::MAX;
@@ -18,10 +18,10 @@ const GARBAGE_MIN: usize = 64 << 10;
 
 /// The names that directories have of their own, or hide from the base.
 #[derive(Clone)]
-pub(super) struct Names {
-    dirs: Vec<Directory>,
-    /// Each is an [`Entry`].
-    entries: Table<5>,
+pub(super) struct NameTable {
+    dirs: Vec<DirectoryNames>,
+    /// Each is a [`NameLink`].
+    entries: RecordTable<5>,
     scratch: Scratch,
     hasher: RandomState,
     /// The names of the entries.
@@ -33,7 +33,7 @@ pub(super) struct Names {
 }
 
 #[derive(Clone)]
-struct Directory {
+struct DirectoryNames {
     /// The directory of the base whose names it also has.
     base: Option<Ino>,
     /// The entry that was added last; its `next` is the one before.
@@ -44,7 +44,7 @@ struct Directory {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct NameLink {
     name_at: u32,
     /// `None` hides a name of the base.
     node: Option<NodeId>,
@@ -54,16 +54,16 @@ struct Entry {
     hash: u32,
 }
 
-const _: () = assert!(size_of::<Directory>() == 32);
+const _: () = assert!(size_of::<DirectoryNames>() == 32);
 
-impl Entry {
+impl NameLink {
     fn pack(&self) -> [u32; 5] {
         let node = self.node.map_or(0, NodeId::number);
         [self.name_at, node, self.next, self.previous, self.hash]
     }
 
-    fn unpack([name_at, node, next, previous, hash]: [u32; 5]) -> Entry {
-        Entry {
+    fn unpack([name_at, node, next, previous, hash]: [u32; 5]) -> NameLink {
+        NameLink {
             name_at,
             node: NodeId::of(node),
             next,
@@ -73,11 +73,11 @@ impl Entry {
     }
 }
 
-impl Names {
-    pub(super) fn new(scratch: &Scratch) -> Names {
-        Names {
+impl NameTable {
+    pub(super) fn new(scratch: &Scratch) -> NameTable {
+        NameTable {
             dirs: Vec::new(),
-            entries: Table::new(scratch),
+            entries: RecordTable::new(scratch),
             scratch: scratch.clone(),
             hasher: RandomState::new(),
             bytes: Strings::new(scratch),
@@ -86,11 +86,11 @@ impl Names {
         }
     }
 
-    fn entry(&self, index: u32) -> Entry {
-        Entry::unpack(self.entries.get(index as usize))
+    fn entry(&self, index: u32) -> NameLink {
+        NameLink::unpack(self.entries.get(index as usize))
     }
 
-    fn change(&mut self, index: u32, change: impl FnOnce(&mut Entry)) {
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut NameLink)) {
         let mut entry = self.entry(index);
         change(&mut entry);
         self.entries.set(index as usize, entry.pack());
@@ -99,7 +99,7 @@ impl Names {
     /// Adds a directory without names of its own. There are no more of them than nodes, so that the index fits.
     pub(super) fn add_dir(&mut self, base: Option<Ino>) -> DirId {
         let id = DirId::of(self.dirs.len() as u32);
-        let dir = Directory {
+        let dir = DirectoryNames {
             base,
             first: NONE,
             count: 0,
@@ -109,7 +109,7 @@ impl Names {
         id
     }
 
-    fn dir(&self, dir: DirId) -> &Directory {
+    fn dir(&self, dir: DirId) -> &DirectoryNames {
         &self.dirs[dir.index()]
     }
 
@@ -129,7 +129,7 @@ impl Names {
         Some(self.entry(entry).node)
     }
 
-    fn find_entry(&self, dir: &Directory, name: &[u8]) -> Option<u32> {
+    fn find_entry(&self, dir: &DirectoryNames, name: &[u8]) -> Option<u32> {
         if let Some(table) = &dir.table {
             let hash = self.hash(name);
             let found = table.find(wide(hash), |&index| {
@@ -143,7 +143,7 @@ impl Names {
     }
 
     /// The entries of a directory, the last one first.
-    fn list(&self, dir: &Directory) -> impl Iterator<Item = u32> {
+    fn list(&self, dir: &DirectoryNames) -> impl Iterator<Item = u32> {
         let some = |index: u32| (index != NONE).then_some(index);
         std::iter::successors(some(dir.first), move |&index| some(self.entry(index).next))
     }
@@ -191,7 +191,7 @@ impl Names {
             return old;
         }
         let directory = &mut self.dirs[dir.index()];
-        let mut entry = Entry {
+        let mut entry = NameLink {
             name_at: self.bytes.len() as u32,
             node,
             next: directory.first,
@@ -222,7 +222,7 @@ impl Names {
         directory.count += 1;
         if let Some(table) = &mut directory.table {
             let entries = &self.entries;
-            let rehash = |&index: &u32| wide(Entry::unpack(entries.get(index as usize)).hash);
+            let rehash = |&index: &u32| wide(NameLink::unpack(entries.get(index as usize)).hash);
             table.insert_unique(wide(entry.hash), index, rehash);
         } else if directory.count > LISTED_MAX {
             self.add_table(dir);
@@ -249,7 +249,7 @@ impl Names {
         let Some(index) = self.find_entry(self.dir(dir), name) else {
             return;
         };
-        let Entry {
+        let NameLink {
             name_at,
             next,
             previous,
@@ -290,7 +290,7 @@ impl Names {
     fn compact(&mut self) {
         let mut bytes = Strings::new(&self.scratch);
         for index in 0..self.entries.len() {
-            let mut entry = Entry::unpack(self.entries.get(index));
+            let mut entry = NameLink::unpack(self.entries.get(index));
             if entry.name_at != NONE {
                 let name = self.bytes.get(entry.name_at as usize);
                 entry.name_at = bytes.push(&name) as u32;
@@ -305,14 +305,14 @@ impl Names {
         short(self.hasher.hash_one(name))
     }
 
-    fn name(&self, entry: &Entry) -> Cow<'_, [u8]> {
+    fn name(&self, entry: &NameLink) -> Cow<'_, [u8]> {
         self.bytes.get(entry.name_at as usize)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
         let tables = self.dirs.iter().filter_map(|dir| dir.table.as_deref());
         let in_table = |it: &HashTable<u32>| size_of_val(it) + it.allocation_size();
-        self.dirs.capacity() * size_of::<Directory>()
+        self.dirs.capacity() * size_of::<DirectoryNames>()
             + tables.map(in_table).sum::<usize>()
             + self.entries.memory_bytes()
             + self.bytes.memory_bytes()
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn names_are_those_of_an_ordered_map() {
         let mut rng = Rng::new(1);
-        let mut names = Names::new(&Scratch::memory());
+        let mut names = NameTable::new(&Scratch::memory());
         let dirs: Vec<DirId> = (0..5).map(|_| names.add_dir(None)).collect();
         let mut must: Vec<BTreeMap<Vec<u8>, Option<NodeId>>> = vec![BTreeMap::new(); dirs.len()];
         for step in 0..60_000 {
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn temporary_names_leave_nothing() {
-        let mut names = Names::new(&Scratch::memory());
+        let mut names = NameTable::new(&Scratch::memory());
         let dir = names.add_dir(None);
         for number in 0..1000 {
             let name = format!("o{number}-9-0");

@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 
 use super::tables::{DirId, NodeId, push, reserve};
 use crate::fs::{Device, FileAttributes, FileKind, Ino, Metadata, Time, Xattr};
-use crate::{Error, Result, Scratch, Table, high_u32, low_u32, wide_u64};
+use crate::{Error, RecordTable, Result, Scratch, high_u32, low_u32, wide_u64};
 
 /// What a node is in addition to its metadata.
 #[derive(Clone, Copy)]
-pub(super) enum Body {
+pub(super) enum NodeBody {
     /// Its metadata is all there is.
     Plain,
     /// A symbolic link with its own target, at an offset of `targets`.
@@ -20,7 +20,7 @@ pub(super) enum Body {
 
 /// A file. 44 bytes when packed.
 #[derive(Clone, Copy)]
-pub(super) struct Node {
+pub(super) struct OverlayNode {
     /// For a device, its number: the major one in the upper half.
     size: u64,
     mtime_seconds: i64,
@@ -36,7 +36,7 @@ pub(super) struct Node {
     tag: Tag,
 }
 
-/// Which [`Body`] it is.
+/// Which [`NodeBody`] it is.
 #[derive(Clone, Copy)]
 enum Tag {
     Plain,
@@ -64,13 +64,13 @@ struct Packed([u32; 3]);
 
 /// All nodes.
 #[derive(Clone)]
-pub(super) struct Nodes<C> {
-    /// Each is a [`Node`].
-    nodes: Table<11>,
+pub(super) struct OverlayNodes<C> {
+    /// Each is an [`OverlayNode`].
+    nodes: RecordTable<11>,
     /// The users' data of the nodes.
     contents: Vec<C>,
     /// Each is a [`Rare`].
-    rare: Table<11>,
+    rare: RecordTable<11>,
     xattrs: Vec<Vec<Xattr>>,
     /// For each target of a symbolic link, its length in four bytes, and the target.
     targets: Vec<u8>,
@@ -78,12 +78,12 @@ pub(super) struct Nodes<C> {
     bases: Vec<Ino>,
 }
 
-impl<C> Nodes<C> {
-    pub(super) fn new(scratch: &Scratch) -> Nodes<C> {
-        Nodes {
-            nodes: Table::new(scratch),
+impl<C> OverlayNodes<C> {
+    pub(super) fn new(scratch: &Scratch) -> OverlayNodes<C> {
+        OverlayNodes {
+            nodes: RecordTable::new(scratch),
             contents: Vec::new(),
-            rare: Table::new(scratch),
+            rare: RecordTable::new(scratch),
             xattrs: Vec::new(),
             targets: Vec::new(),
             bases: Vec::new(),
@@ -94,12 +94,12 @@ impl<C> Nodes<C> {
         self.nodes.len()
     }
 
-    pub(super) fn at(&self, id: NodeId) -> Node {
-        Node::unpack(self.nodes.get(id.index()))
+    pub(super) fn at(&self, id: NodeId) -> OverlayNode {
+        OverlayNode::unpack(self.nodes.get(id.index()))
     }
 
     /// Changes a node.
-    pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Node)) {
+    pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut OverlayNode)) {
         let mut node = self.at(id);
         change(&mut node);
         self.nodes.set(id.index(), node.pack());
@@ -121,15 +121,20 @@ impl<C> Nodes<C> {
     ///
     /// # Errors
     /// [`Error::Limit`] if there are 2^32 - 1 of them.
-    pub(super) fn push(&mut self, metadata: &Metadata, body: Body, content: C) -> Result<NodeId> {
+    pub(super) fn push(
+        &mut self,
+        metadata: &Metadata,
+        body: NodeBody,
+        content: C,
+    ) -> Result<NodeId> {
         let id = NodeId::new(self.nodes.len()).ok_or(Error::Limit("files of an overlay"))?;
         let (tag, place) = match body {
-            Body::Plain => (Tag::Plain, 0),
-            Body::Symlink(at) => (Tag::Symlink, at),
-            Body::Directory(dir) => (Tag::Directory, dir.number()),
-            Body::Base(index) => (Tag::Base, index),
+            NodeBody::Plain => (Tag::Plain, 0),
+            NodeBody::Symlink(at) => (Tag::Symlink, at),
+            NodeBody::Directory(dir) => (Tag::Directory, dir.number()),
+            NodeBody::Base(index) => (Tag::Base, index),
         };
-        let node = Node {
+        let node = OverlayNode {
             size: 0,
             mtime_seconds: 0,
             mtime_nanoseconds: 0,
@@ -153,7 +158,7 @@ impl<C> Nodes<C> {
     ///
     /// # Errors
     /// [`Error::Limit`].
-    pub(super) fn add_target(&mut self, target: &[u8]) -> Result<Body> {
+    pub(super) fn add_target(&mut self, target: &[u8]) -> Result<NodeBody> {
         let limit = Error::Limit("targets of symbolic links");
         let end = self.targets.len() + 4 + target.len();
         if u32::try_from(end).is_err() {
@@ -164,10 +169,10 @@ impl<C> Nodes<C> {
         self.targets
             .extend_from_slice(&(target.len() as u32).to_le_bytes());
         self.targets.extend_from_slice(target);
-        Ok(Body::Symlink(at))
+        Ok(NodeBody::Symlink(at))
     }
 
-    /// The target that [`Nodes::add_target`] put there.
+    /// The target that [`OverlayNodes::add_target`] put there.
     pub(super) fn target(&self, at: u32) -> &[u8] {
         let (len, rest) = self.targets[at as usize..]
             .split_first_chunk()
@@ -176,12 +181,12 @@ impl<C> Nodes<C> {
     }
 
     /// Keeps the number of a file of the base other than a directory. There are fewer of them than nodes.
-    pub(super) fn add_base(&mut self, ino: Ino) -> Body {
+    pub(super) fn add_base(&mut self, ino: Ino) -> NodeBody {
         push(&mut self.bases, ino);
-        Body::Base(self.bases.len() as u32 - 1)
+        NodeBody::Base(self.bases.len() as u32 - 1)
     }
 
-    /// The number that [`Nodes::add_base`] keeps.
+    /// The number that [`OverlayNodes::add_base`] keeps.
     pub(super) fn base(&self, index: u32) -> Ino {
         self.bases[index as usize]
     }
@@ -291,7 +296,7 @@ impl<C> Nodes<C> {
     }
 }
 
-impl Node {
+impl OverlayNode {
     fn pack(&self) -> [u32; 11] {
         let seconds = self.mtime_seconds.cast_unsigned();
         let tag = match self.tag {
@@ -315,10 +320,10 @@ impl Node {
         ]
     }
 
-    fn unpack(words: [u32; 11]) -> Node {
+    fn unpack(words: [u32; 11]) -> OverlayNode {
         let wide = |at: usize| wide_u64(words[at], words[at + 1]);
         let kind = FileKind::from_mode((words[10] >> 16 & 0xff) << 12);
-        Node {
+        OverlayNode {
             size: wide(0),
             mtime_seconds: wide(2).cast_signed(),
             mtime_nanoseconds: words[4],
@@ -343,12 +348,12 @@ impl Node {
         self.kind
     }
 
-    pub(super) fn body(&self) -> Body {
+    pub(super) fn body(&self) -> NodeBody {
         match self.tag {
-            Tag::Plain => Body::Plain,
-            Tag::Symlink => Body::Symlink(self.place),
-            Tag::Directory => Body::Directory(DirId::of(self.place)),
-            Tag::Base => Body::Base(self.place),
+            Tag::Plain => NodeBody::Plain,
+            Tag::Symlink => NodeBody::Symlink(self.place),
+            Tag::Directory => NodeBody::Directory(DirId::of(self.place)),
+            Tag::Base => NodeBody::Base(self.place),
         }
     }
 

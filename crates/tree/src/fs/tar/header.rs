@@ -13,7 +13,7 @@
 )]
 
 use super::Fragment;
-use crate::width::{to_u64, to_usize};
+use crate::integers::{to_u64, to_usize};
 use crate::{Corrupt, Error, Result, Time, Xattr, base64};
 
 /// The size of a tar block. A header is one block, and data is padded to whole blocks.
@@ -152,8 +152,8 @@ pub(super) struct PaxSparse {
 impl Overrides {
     /// Adds the records of a PAX header, whose text begins at byte `at` of the archive.
     pub(super) fn take_in(&mut self, records: &[u8], at: u64) -> Result<()> {
-        for record in Records::new(records, at) {
-            let Record { key, value, at } = record?;
+        for record in PaxRecords::new(records, at) {
+            let PaxRecord { key, value, at } = record?;
             let number = || decimal(value, at);
             match key {
                 b"path" => self.path = some_text(value, at)?,
@@ -225,8 +225,8 @@ impl PaxSparse {
 /// The extended attributes in the records of a PAX header, sorted by name. If a name repeats, the last one counts.
 pub(super) fn xattrs(records: &[u8], at: u64, value_bytes_max: u32) -> Result<Vec<Xattr>> {
     let mut found: Vec<Xattr> = Vec::new();
-    for record in Records::new(records, at) {
-        let Record { key, value, at } = record?;
+    for record in PaxRecords::new(records, at) {
+        let PaxRecord { key, value, at } = record?;
         let Some((name, value)) = (match xattr_name(key) {
             None => None,
             Some((name, XattrStyle::Schily)) => Some((percent_decoded(name), value.to_vec())),
@@ -288,23 +288,23 @@ fn xattr_name(key: &[u8]) -> Option<(&[u8], XattrStyle)> {
 }
 
 /// One PAX record: `"<length> <key>=<value>\n"`, where the length includes everything.
-struct Record<'a> {
+struct PaxRecord<'a> {
     key: &'a [u8],
     value: &'a [u8],
     at: u64,
 }
 
-struct Records<'a> {
+struct PaxRecords<'a> {
     rest: &'a [u8],
     at: u64,
 }
 
-impl<'a> Records<'a> {
+impl<'a> PaxRecords<'a> {
     fn new(records: &'a [u8], at: u64) -> Self {
-        Records { rest: records, at }
+        PaxRecords { rest: records, at }
     }
 
-    fn record(&mut self) -> Result<Record<'a>, Corrupt> {
+    fn record(&mut self) -> Result<PaxRecord<'a>, Corrupt> {
         let at = self.at;
         let bad = |what, got| Corrupt { what, at, got };
         let digits = self
@@ -333,12 +333,12 @@ impl<'a> Records<'a> {
         };
         self.rest = rest;
         self.at = at.saturating_add(len);
-        Ok(Record { key, value, at })
+        Ok(PaxRecord { key, value, at })
     }
 }
 
-impl<'a> Iterator for Records<'a> {
-    type Item = Result<Record<'a>, Corrupt>;
+impl<'a> Iterator for PaxRecords<'a> {
+    type Item = Result<PaxRecord<'a>, Corrupt>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {

@@ -72,7 +72,7 @@ enum End {
 /// What is known about a file in addition to its metadata.
 #[derive(Default)]
 struct InArchive {
-    content: Content,
+    content: MemberContent,
     /// Offset and length of the PAX records with extended attributes, which are parsed again on demand; the length is
     /// 0 if there are none.
     xattrs_at: u64,
@@ -84,7 +84,7 @@ struct InArchive {
 const _: () = assert!(size_of::<InArchive>() == 32);
 
 #[derive(Default)]
-enum Content {
+enum MemberContent {
     #[default]
     Nothing,
     /// All bytes, starting at this offset of the archive.
@@ -178,7 +178,7 @@ impl Tar {
     }
 
     /// The content of a regular file, and its size.
-    fn regular(&self, ino: Ino) -> Result<(&Content, u64)> {
+    fn regular(&self, ino: Ino) -> Result<(&MemberContent, u64)> {
         let in_archive = self.tree.content(ino).ok_or(Error::NotFound)?;
         let metadata = self.tree.metadata(ino)?;
         match metadata.kind {
@@ -244,7 +244,7 @@ impl FileSystem for Tar {
             kind,
             id: None,
         };
-        let Content::Sparse(sparse) = content else {
+        let MemberContent::Sparse(sparse) = content else {
             let kind = ExtentKind::Plain { stored_offset: 0 };
             return Ok(vec![extent(0, size, kind)]);
         };
@@ -282,8 +282,8 @@ impl FileSystem for Tar {
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         let buf = &mut buf[..wanted];
         match content {
-            Content::Data { at } => self.archive.read_exact_at(buf, at + offset)?,
-            Content::Sparse(sparse) => {
+            MemberContent::Data { at } => self.archive.read_exact_at(buf, at + offset)?,
+            MemberContent::Sparse(sparse) => {
                 let Sparse { at, fragments } = &**sparse;
                 let first =
                     fragments.partition_point(|fragment| fragment.offset + fragment.len <= offset);
@@ -309,7 +309,7 @@ impl FileSystem for Tar {
                 }
                 buf[filled..].fill(0);
             }
-            Content::Nothing => {}
+            MemberContent::Nothing => {}
         }
         Ok(wanted)
     }

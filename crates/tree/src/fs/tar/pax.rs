@@ -5,7 +5,7 @@ use super::ustar::{self, OCTAL_7_MAX, OCTAL_11_MAX, TypeFlag};
 use crate::{Metadata, Time, Xattr};
 
 /// Everything that precedes the data of an entry.
-pub(super) struct Header<'a> {
+pub(super) struct PaxHeader<'a> {
     pub(super) path: &'a [u8],
     pub(super) link_target: Vec<u8>,
     pub(super) metadata: &'a Metadata,
@@ -16,7 +16,7 @@ pub(super) struct Header<'a> {
     pub(super) sparse: Option<Vec<u8>>,
 }
 
-impl Header<'_> {
+impl PaxHeader<'_> {
     /// Appends the PAX header (if needed), the header, and the map of a sparse file.
     pub(super) fn emit(&self, out: &mut Buffer) {
         let Metadata {
@@ -28,7 +28,8 @@ impl Header<'_> {
         } = *self.metadata;
         let stored_len = self.stored_len + self.sparse.as_ref().map_or(0, |map| map.len() as u64);
         // A size too large for octal is stored in base 256, in addition to the record.
-        let mut header = ustar::Header::new(self.type_flag, self.metadata.permissions, stored_len);
+        let mut header =
+            ustar::UstarHeader::new(self.type_flag, self.metadata.permissions, stored_len);
         header.set_owner(uid.min(OCTAL_7_MAX), gid.min(OCTAL_7_MAX));
         header.set_mtime(
             mtime
@@ -37,7 +38,7 @@ impl Header<'_> {
                 .cast_unsigned(),
         );
 
-        let mut records = Records::default();
+        let mut records = RecordBuffer::default();
         let split = split_path(self.path).filter(|_| self.sparse.is_none());
         // Records are UTF-8 unless the first one says otherwise. GNU tar warns about that one; libarchive warns
         // without it.
@@ -112,11 +113,11 @@ fn split_path(path: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// PAX records.
 #[derive(Default)]
-struct Records {
+struct RecordBuffer {
     text: Vec<u8>,
 }
 
-impl Records {
+impl RecordBuffer {
     fn add(&mut self, key: &str, value: &[u8]) {
         self.add_bytes(key.as_bytes(), value);
     }
@@ -153,8 +154,9 @@ impl Records {
     }
 
     /// Appends the records with their header, which is named after the header that follows.
-    fn emit(self, of: &ustar::Header, out: &mut Buffer) {
-        let mut header = ustar::Header::new(TypeFlag::PaxHeader, 0o644, self.text.len() as u64);
+    fn emit(self, of: &ustar::UstarHeader, out: &mut Buffer) {
+        let mut header =
+            ustar::UstarHeader::new(TypeFlag::PaxHeader, 0o644, self.text.len() as u64);
         let name = of.name();
         let name = name.strip_suffix(b"/").unwrap_or(name);
         let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn record_lengths_count_themselves() {
         for len in [1, 88, 89, 90, 91, 92, 985, 986, 987, 988, 989, 990] {
-            let mut records = Records::default();
+            let mut records = RecordBuffer::default();
             records.add("path", &vec![b'a'; len]);
             let stated: usize = str::from_utf8(&records.text).unwrap()
                 [..records.text.iter().position(|&b| b == b' ').unwrap()]

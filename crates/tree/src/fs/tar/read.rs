@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::header::{self, BLOCK, Block, FRAGMENTS_MAX, Overrides};
 use super::ustar::{self, Dialect};
-use super::{Content, End, Fragment, InArchive, Notes, Sparse};
+use super::{End, Fragment, InArchive, MemberContent, Notes, Sparse};
 use crate::{
     Corrupt, Device, Error, FileKind, Ino, Limits, Metadata, Overlay, ReadAt, Result, Time, to_u64,
     to_usize,
@@ -244,7 +244,7 @@ impl Scan<'_> {
             }
         };
         let (mut next, mut size) = (data_at, 0);
-        let mut content = Content::Nothing;
+        let mut content = MemberContent::Nothing;
         match kind {
             FileKind::Regular => {
                 (content, size, next) = self.content(block, at, &mut overrides)?;
@@ -301,7 +301,7 @@ impl Scan<'_> {
         block: &Block,
         at: u64,
         overrides: &mut Overrides,
-    ) -> Result<(Content, u64, u64)> {
+    ) -> Result<(MemberContent, u64, u64)> {
         let mut data_at = after(at);
         let stored_len = size(block, at, overrides)?;
         let sparse = std::mem::take(&mut overrides.sparse);
@@ -330,9 +330,9 @@ impl Scan<'_> {
         match (sparse.major, sparse.minor, sparse.real_size) {
             (None, None, None) if !sparse.has_map => {
                 let content = if stored_len == 0 {
-                    Content::Nothing
+                    MemberContent::Nothing
                 } else {
-                    Content::Data { at: data_at }
+                    MemberContent::Data { at: data_at }
                 };
                 Ok((content, stored_len, next))
             }
@@ -427,12 +427,12 @@ impl Scan<'_> {
         stored_len: u64,
         header_at: u64,
         at: u64,
-    ) -> Result<Content> {
+    ) -> Result<MemberContent> {
         let fragments: Box<[Fragment]> =
             header::fragments(map, real_size, stored_len, header_at)?.into();
         self.check_fragments(fragments.len())?;
         self.fragments = self.fragments.saturating_add(fragments.len());
-        Ok(Content::Sparse(Box::new(Sparse { at, fragments })))
+        Ok(MemberContent::Sparse(Box::new(Sparse { at, fragments })))
     }
 
     /// Adds a name to a file that came earlier.

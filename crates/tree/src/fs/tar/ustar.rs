@@ -95,13 +95,13 @@ pub(super) fn device(block: &Block) -> [&[u8]; 2] {
 }
 
 /// A `ustar` header under construction.
-pub(super) struct Header {
+pub(super) struct UstarHeader {
     block: Block,
 }
 
-impl Header {
+impl UstarHeader {
     /// A header without a name, owned by root, with time 0.
-    pub(super) fn new(type_flag: TypeFlag, mode: u16, size: u64) -> Header {
+    pub(super) fn new(type_flag: TypeFlag, mode: u16, size: u64) -> UstarHeader {
         let mut block = [0; 512];
         block[MAGIC].copy_from_slice(b"ustar\x0000");
         block[TYPEFLAG] = type_flag.number();
@@ -116,7 +116,7 @@ impl Header {
             block[SIZE.start] = 0x80;
             block[SIZE.end - 8..SIZE.end].copy_from_slice(&size.to_be_bytes());
         }
-        Header { block }
+        UstarHeader { block }
     }
 
     /// Numbers of at most 7 octal digits.
@@ -156,7 +156,7 @@ impl Header {
     }
 
     /// Copies the time of `other` unchanged.
-    pub(super) fn take_mtime(&mut self, other: &Header) {
+    pub(super) fn take_mtime(&mut self, other: &UstarHeader) {
         self.block[MTIME].copy_from_slice(&other.block[MTIME]);
     }
 
@@ -196,7 +196,7 @@ mod tests {
     /// As GNU tar 1.34 writes it: `tar --format=ustar --owner=0 --group=0 --mtime=@1 -c`, of a file `a` of 5 bytes.
     #[test]
     fn header_is_that_of_gnu_tar() {
-        let mut header = Header::new(TypeFlag::Regular, 0o644, 5);
+        let mut header = UstarHeader::new(TypeFlag::Regular, 0o644, 5);
         header.set_name(b"a");
         header.set_mtime(1);
         let out = header.finish();
@@ -212,9 +212,9 @@ mod tests {
 
     #[test]
     fn sizes_that_octal_digits_cannot_hold_are_in_base_256() {
-        let out = Header::new(TypeFlag::Regular, 0, 1 << 33).finish();
+        let out = UstarHeader::new(TypeFlag::Regular, 0, 1 << 33).finish();
         assert_eq!(out[SIZE], [0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]);
-        let out = Header::new(TypeFlag::Regular, 0, OCTAL_11_MAX).finish();
+        let out = UstarHeader::new(TypeFlag::Regular, 0, OCTAL_11_MAX).finish();
         assert_eq!(&out[SIZE], b"77777777777\0");
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Fragment;
 use super::buffer::Buffer;
 use super::header::BLOCK;
-use super::pax::Header;
+use super::pax::PaxHeader;
 use super::ustar::TypeFlag;
 
 use crate::{
@@ -71,7 +71,7 @@ pub fn write(
     let mut summary = Summary::default();
     let mut out = io::BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, out);
     let spare = Mutex::new(Vec::new());
-    let mut reader = Reader {
+    let mut reader = MemberReader {
         inventory,
         skip_unreadable,
         lost: HashSet::new(),
@@ -81,7 +81,7 @@ pub fn write(
     }
     ordered(
         parallel,
-        Jobs {
+        MemberJobs {
             reader: &reader,
             names: inventory.names().peekable(),
             rest: None,
@@ -93,7 +93,7 @@ pub fn write(
             bytes.truncate(0);
             reader.work(job?, bytes)
         },
-        |piece: Piece| {
+        |piece: ArchivePart| {
             summary.entries += piece.entries;
             summary.sockets.extend(piece.sockets);
             summary.unreadable.extend(piece.unreadable);
@@ -116,15 +116,15 @@ pub fn write(
 }
 
 /// A unit of work.
-enum Job {
+enum MemberJob {
     /// The headers of some entries, with their content.
     Entries(Vec<EntryId>),
     /// The header of a large file.
-    Large(EntryId, Arc<Plan>),
+    Large(EntryId, Arc<SparseLayout>),
     /// A part of the stored bytes of a large file.
     Part {
         entry: EntryId,
-        plan: Arc<Plan>,
+        plan: Arc<SparseLayout>,
         from: u64,
         to: u64,
     },
@@ -132,7 +132,7 @@ enum Job {
 
 /// A piece of the archive.
 #[derive(Default)]
-struct Piece {
+struct ArchivePart {
     bytes: Buffer,
     content_bytes: u64,
     entries: u64,
@@ -142,21 +142,21 @@ struct Piece {
 }
 
 /// Which bytes of a regular file are stored.
-struct Plan {
+struct SparseLayout {
     fragments: Vec<Fragment>,
     size: u64,
     stored_len: u64,
 }
 
-struct Jobs<'a, Names: Iterator> {
-    reader: &'a Reader<'a>,
+struct MemberJobs<'a, Names: Iterator> {
+    reader: &'a MemberReader<'a>,
     names: Peekable<Names>,
     /// The large file that is being cut into parts, and where the next part begins.
-    rest: Option<(EntryId, Arc<Plan>, u64)>,
+    rest: Option<(EntryId, Arc<SparseLayout>, u64)>,
 }
 
-impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
-    type Item = Result<Job>;
+impl<Names: Iterator<Item = EntryId>> Iterator for MemberJobs<'_, Names> {
+    type Item = Result<MemberJob>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some((entry, plan, from)) = self.rest.take() {
@@ -164,7 +164,7 @@ impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
             if to < plan.stored_len {
                 self.rest = Some((entry, Arc::clone(&plan), to));
             }
-            return Some(Ok(Job::Part {
+            return Some(Ok(MemberJob::Part {
                 entry,
                 plan,
                 from,
@@ -182,13 +182,13 @@ impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
             batch.push(entry);
         }
         if !batch.is_empty() {
-            return Some(Ok(Job::Entries(batch)));
+            return Some(Ok(MemberJob::Entries(batch)));
         }
         let entry = self.names.next()?;
         let inventory = reader.inventory;
         let file = inventory.file(entry);
         if reader.lost.contains(&file) {
-            return Some(Ok(Job::Entries(Vec::new())));
+            return Some(Ok(MemberJob::Entries(Vec::new())));
         }
         let plan = reader.plan(inventory.ino(file), inventory.size(file));
         Some(
@@ -199,21 +199,21 @@ impl<Names: Iterator<Item = EntryId>> Iterator for Jobs<'_, Names> {
                     if plan.stored_len > 0 {
                         self.rest = Some((entry, Arc::clone(&plan), 0));
                     }
-                    Ok(Job::Large(entry, plan))
+                    Ok(MemberJob::Large(entry, plan))
                 }
             },
         )
     }
 }
 
-struct Reader<'a> {
+struct MemberReader<'a> {
     inventory: &'a Inventory<'a>,
     skip_unreadable: bool,
     /// Files that are left out.
     lost: HashSet<FileId>,
 }
 
-impl Reader<'_> {
+impl MemberReader<'_> {
     /// Reads the files that must be known to be readable before anything of them is written: those that take several
     /// jobs, and those with several names. Returns those that cannot be read.
     fn find_lost(&self, parallel: Parallel, summary: &mut Summary) -> Result<HashSet<FileId>> {
@@ -256,7 +256,7 @@ impl Reader<'_> {
             FileKind::Symlink => self.inventory.tree().read_link(ino).map(drop),
             FileKind::Regular => {
                 let plan = self.plan(ino, self.inventory.size(file))?;
-                let mut piece = Piece::default();
+                let mut piece = ArchivePart::default();
                 let mut from = 0;
                 while from < plan.stored_len {
                     let to = plan.stored_len.min(from + CHUNK_BYTES);
@@ -286,16 +286,16 @@ impl Reader<'_> {
         self.content_bytes(entry) > CHUNK_BYTES
     }
 
-    fn work(&self, job: Job, bytes: Buffer) -> Result<Piece> {
-        let mut piece = Piece {
+    fn work(&self, job: MemberJob, bytes: Buffer) -> Result<ArchivePart> {
+        let mut piece = ArchivePart {
             bytes,
-            ..Piece::default()
+            ..ArchivePart::default()
         };
         let in_file = |entry, done: Result<()>| {
             done.map_err(|error| error.in_file("read", &self.inventory.path(entry)))
         };
         match job {
-            Job::Entries(entries) => {
+            MemberJob::Entries(entries) => {
                 for entry in entries {
                     if self.lost.contains(&self.inventory.file(entry)) {
                         continue;
@@ -314,8 +314,10 @@ impl Reader<'_> {
                     }
                 }
             }
-            Job::Large(entry, plan) => in_file(entry, self.entry(entry, Some(&plan), &mut piece))?,
-            Job::Part {
+            MemberJob::Large(entry, plan) => {
+                in_file(entry, self.entry(entry, Some(&plan), &mut piece))?;
+            }
+            MemberJob::Part {
                 entry,
                 plan,
                 from,
@@ -340,7 +342,12 @@ impl Reader<'_> {
     }
 
     /// Appends the header of an entry, and its content unless `plan` is given: then its parts follow separately.
-    fn entry(&self, entry: EntryId, plan: Option<&Plan>, piece: &mut Piece) -> Result<()> {
+    fn entry(
+        &self,
+        entry: EntryId,
+        plan: Option<&SparseLayout>,
+        piece: &mut ArchivePart,
+    ) -> Result<()> {
         let inventory = self.inventory;
         let file = inventory.file(entry);
         let ino = inventory.ino(file);
@@ -354,7 +361,7 @@ impl Reader<'_> {
         if metadata.kind == FileKind::Directory {
             path.extend_from_slice(if path.is_empty() { b"./" } else { b"/" });
         }
-        let mut header = Header {
+        let mut header = PaxHeader {
             path: &path,
             link_target: Vec::new(),
             metadata: &metadata,
@@ -397,8 +404,8 @@ impl Reader<'_> {
     }
 
     /// Finds the parts of a regular file that are not holes.
-    fn plan(&self, ino: Ino, size: u64) -> Result<Plan> {
-        let mut plan = Plan {
+    fn plan(&self, ino: Ino, size: u64) -> Result<SparseLayout> {
+        let mut plan = SparseLayout {
             fragments: Vec::new(),
             size,
             stored_len: 0,
@@ -424,7 +431,14 @@ impl Reader<'_> {
     }
 
     /// Appends stored bytes of a file, and after the last of them the padding to a whole block.
-    fn read(&self, ino: Ino, plan: &Plan, from: u64, to: u64, piece: &mut Piece) -> Result<()> {
+    fn read(
+        &self,
+        ino: Ino,
+        plan: &SparseLayout,
+        from: u64,
+        to: u64,
+        piece: &mut ArchivePart,
+    ) -> Result<()> {
         let first = plan
             .fragments
             .partition_point(|part| part.stored + part.len <= from);
@@ -458,9 +472,9 @@ impl Reader<'_> {
     }
 }
 
-impl Plan {
+impl SparseLayout {
     /// Gives the header the number of stored bytes, and the map of a sparse file.
-    fn describe(&self, header: &mut Header<'_>) {
+    fn describe(&self, header: &mut PaxHeader<'_>) {
         header.stored_len = self.stored_len;
         header.sparse = self.map();
     }
@@ -539,7 +553,7 @@ mod tests {
 
     #[test]
     fn maps_show_holes_at_both_ends() {
-        let mut plan = Plan {
+        let mut plan = SparseLayout {
             fragments: Vec::new(),
             size: 100,
             stored_len: 0,

@@ -13,7 +13,7 @@ use crate::fs::Ino;
 /// Almost all files have one name, and are never looked for again. So of all numbers, it is only known which were met, in
 /// little more than a bit if they follow each other, and only files with several names can be found at once.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct InodeIndex {
     /// By number / 64: a bit for each number that was met.
     met: HashMap<u64, u64>,
     /// Those that can be found.
@@ -23,7 +23,7 @@ pub(super) struct Known {
     hasher: RandomState,
 }
 
-impl Known {
+impl InodeIndex {
     /// The file with this number, if it was met.
     pub(super) fn find(&mut self, inventory: &Inventory, ino: Ino) -> Option<u32> {
         let met = self.met.get(&(ino.0 / 64));

@@ -1,7 +1,7 @@
 //! Lists a tree.
 
-use super::known::Known;
-use super::{Entry, EntryId, FileId, Inventory, Record, is_valid_name};
+use super::known::InodeIndex;
+use super::{EntryId, FileId, FileRecord, Inventory, NameRecord, is_valid_name};
 use crate::fs::{DirEntry, FileKind, FileSystem, Ino, Metadata};
 use crate::{Error, Limits, Result, Scratch, high_u32, low_u32, wide_u64};
 
@@ -9,7 +9,7 @@ use crate::{Error, Limits, Result, Scratch, high_u32, low_u32, wide_u64};
 pub(super) struct Listing<'a> {
     limits: Limits,
     inventory: Inventory<'a>,
-    known: Known,
+    known: InodeIndex,
 }
 
 impl<'a> Listing<'a> {
@@ -17,7 +17,7 @@ impl<'a> Listing<'a> {
         Listing {
             limits: *limits,
             inventory: Inventory::new(tree, scratch),
-            known: Known::default(),
+            known: InodeIndex::default(),
         }
     }
 
@@ -126,7 +126,7 @@ impl<'a> Listing<'a> {
         let too_long = Error::Limit("more than 4 GiB of names");
         let name_at = u32::try_from(self.inventory.names.len()).map_err(|_| too_long)?;
         self.inventory.names.push(name);
-        let entry = Entry {
+        let entry = NameRecord {
             name_at,
             file,
             parent,
@@ -175,7 +175,7 @@ impl<'a> Listing<'a> {
             }
             self.inventory.times.push(times);
         }
-        let record = Record {
+        let record = FileRecord {
             ino: ino.0,
             size,
             mtime_seconds: metadata.mtime.seconds,

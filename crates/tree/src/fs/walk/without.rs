@@ -1,6 +1,6 @@
 //! A part of an inventory.
 
-use super::{Entry, EntryId, Inventory, Record};
+use super::{EntryId, FileRecord, Inventory, NameRecord};
 use crate::fs::FileKind;
 use crate::{Scratch, wide_u64};
 
@@ -43,7 +43,7 @@ impl<'t> Inventory<'t> {
         if file == NONE {
             file = self.file_count();
             numbers[old.0 as usize] = file;
-            let record = Record {
+            let record = FileRecord {
                 names: 1,
                 first_entry: self.entry_count(),
                 ..from.record(old)
@@ -59,7 +59,7 @@ impl<'t> Inventory<'t> {
             self.change(file, |record| record.names += 1);
         }
         let name = from.name(entry);
-        let entry = Entry {
+        let entry = NameRecord {
             name_at: self.names.push(&name) as u32, // never more than in `from`
             file,
             parent,

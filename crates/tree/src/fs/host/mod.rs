@@ -77,7 +77,7 @@ pub struct HostDir {
     root: OwnedFd,
     times: HostTimes,
     storage: Storage,
-    table: RwLock<Table>,
+    table: RwLock<InodeTable>,
     dirs: Mutex<Handles<OwnedFd>>,
     files: Mutex<Handles<OpenFile>>,
     /// The files that have changed, if that is accepted.
@@ -116,7 +116,7 @@ impl HostDir {
             }
             root => root?,
         };
-        let mut table = Table::default();
+        let mut table = InodeTable::default();
         table.add(0, b"", &linux::stat(&root)?)?;
         Ok(HostDir {
             storage: Storage::plain(StoreId::new()),
@@ -195,11 +195,11 @@ impl HostDir {
         is_changed.then(|| self.table().listed_size(ino))?
     }
 
-    fn table(&self) -> RwLockReadGuard<'_, Table> {
+    fn table(&self) -> RwLockReadGuard<'_, InodeTable> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn table_mut(&self) -> RwLockWriteGuard<'_, Table> {
+    fn table_mut(&self) -> RwLockWriteGuard<'_, InodeTable> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -711,8 +711,8 @@ fn full() -> Error {
 
 /// Every listed file, by number: an `Ino` is an index into this. 24 bytes per file, plus the name.
 #[derive(Debug, Default)]
-struct Table {
-    inodes: Vec<Inode>,
+struct InodeTable {
+    inodes: Vec<HostInode>,
     /// For each inode, a length byte and the name.
     names: Vec<u8>,
     devices: Vec<(u32, u32)>,
@@ -723,7 +723,7 @@ struct Table {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Inode {
+struct HostInode {
     ino: u64,
     device: u32,
     parent: u32,
@@ -732,7 +732,7 @@ struct Inode {
     stamp: u32,
 }
 
-impl Table {
+impl InodeTable {
     /// The number of the file that `stat` describes: a new one, unless the inode has one already.
     fn add(&mut self, parent: u32, name: &[u8], stat: &Stat) -> Result<Ino> {
         let device = match self.devices.iter().position(|&dev| dev == stat.dev) {
@@ -754,7 +754,7 @@ impl Table {
             // path under which it was found first, so that renaming cannot turn the path to the root into a loop.
             if is_elsewhere && stat.nlink <= 1 && !stat.is_dir() {
                 let name_at = self.add_name(name)?;
-                self.inodes[known as usize] = Inode {
+                self.inodes[known as usize] = HostInode {
                     parent,
                     name_at,
                     ..inode
@@ -766,7 +766,7 @@ impl Table {
         }
         let index = u32::try_from(self.inodes.len()).map_err(|_| full())?;
         let name_at = self.add_name(name)?;
-        self.inodes.push(Inode {
+        self.inodes.push(HostInode {
             ino: stat.ino,
             device,
             parent,
@@ -817,11 +817,11 @@ impl Table {
         index.ok_or(Error::NotFound)
     }
 
-    fn inode(&self, ino: Ino) -> Result<Inode> {
+    fn inode(&self, ino: Ino) -> Result<HostInode> {
         Ok(self.inodes[self.index(ino)? as usize])
     }
 
-    fn name(&self, inode: Inode) -> &[u8] {
+    fn name(&self, inode: HostInode) -> &[u8] {
         let at = inode.name_at as usize;
         let len = usize::from(self.names[at]);
         &self.names[at + 1..at + 1 + len]

@@ -20,23 +20,23 @@ const PAGES_MAX: usize = 64;
 /// All functions panic if an index is out of range. They unwind to [`Scratch::catch`] if what was written to the file cannot be
 /// read.
 #[derive(Debug)]
-pub struct Table<const N: usize> {
+pub struct RecordTable<const N: usize> {
     /// All records, or none if they are in pages.
     records: Vec<[u32; N]>,
     scratch: Scratch,
     paged: Option<Box<Paged<N>>>,
 }
 
-impl<const N: usize> Default for Table<N> {
+impl<const N: usize> Default for RecordTable<N> {
     fn default() -> Self {
-        Table::new(&Scratch::memory())
+        RecordTable::new(&Scratch::memory())
     }
 }
 
 /// The copy is in memory.
-impl<const N: usize> Clone for Table<N> {
+impl<const N: usize> Clone for RecordTable<N> {
     fn clone(&self) -> Self {
-        Table {
+        RecordTable {
             records: (0..self.len()).map(|index| self.get(index)).collect(),
             scratch: Scratch::memory(),
             paged: None,
@@ -44,10 +44,10 @@ impl<const N: usize> Clone for Table<N> {
     }
 }
 
-impl<const N: usize> Table<N> {
+impl<const N: usize> RecordTable<N> {
     /// An empty table.
-    pub fn new(scratch: &Scratch) -> Table<N> {
-        Table {
+    pub fn new(scratch: &Scratch) -> RecordTable<N> {
+        RecordTable {
             records: Vec::new(),
             scratch: scratch.clone(),
             paged: None,
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn check(scratch: &Scratch, pages_max: usize) {
-        let mut table: Table<3> = Table::new(scratch);
+        let mut table: RecordTable<3> = RecordTable::new(scratch);
         let (mut must, mut rng) = (Vec::new(), Rng::new(7));
         for step in 0..60_000_u32 {
             table.push([step, 1, 2]);
@@ -199,7 +199,7 @@ mod tests {
             "read a temporary file in {}: Bad file descriptor (os error 9)",
             dir.path().display()
         );
-        let mut table: Table<3> = Table::new(&scratch);
+        let mut table: RecordTable<3> = RecordTable::new(&scratch);
         let mut strings = Strings::new(&scratch);
         for step in 0..60_000 {
             table.push([step, 1, 2]);

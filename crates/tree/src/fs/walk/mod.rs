@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use self::listing::Listing;
 use super::{Device, Extents, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
-use crate::{Limits, Result, Scratch, Strings, Table, high_u32, low_u32, wide_u64};
+use crate::{Limits, RecordTable, Result, Scratch, Strings, high_u32, low_u32, wide_u64};
 
 /// A file of an [`Inventory`], by number. 0 is the root, and all numbers below [`Inventory::file_count`] are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub struct EntryId(pub u32);
 
 /// A step of a walk through a tree, depth first, names sorted by their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum WalkStep {
     /// A directory, before its contents.
     Enter(EntryId),
     /// A name of a file that is not a directory.
@@ -40,12 +40,12 @@ pub enum Step {
 /// Created by [`Inventory::of`] and immutable, so threads can share it.
 pub struct Inventory<'t> {
     tree: &'t dyn FileSystem,
-    /// Each is a [`Record`].
-    files: Table<14>,
+    /// Each is a [`FileRecord`].
+    files: RecordTable<14>,
     /// Parallel to `files` if any file has one of these times, otherwise empty.
-    times: Table<9>,
-    /// Each is an [`Entry`]. Those of a directory are adjacent, sorted by name.
-    entries: Table<3>,
+    times: RecordTable<9>,
+    /// Each is a [`NameRecord`]. Those of a directory are adjacent, sorted by name.
+    entries: RecordTable<3>,
     /// The names of the entries.
     names: Strings,
     content_bytes: u64,
@@ -53,7 +53,7 @@ pub struct Inventory<'t> {
 
 /// One file. 56 bytes when packed.
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct FileRecord {
     ino: u64,
     /// Size of a regular file or symbolic link, number of a device, or first entry and end of a directory.
     size: u64,
@@ -79,14 +79,14 @@ type OtherTimes = [u32; 9];
 
 /// One name. 12 bytes when packed.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct NameRecord {
     name_at: u32,
     file: u32,
     /// The directory that holds it.
     parent: u32,
 }
 
-impl Record {
+impl FileRecord {
     fn pack(&self) -> [u32; 14] {
         let seconds = self.mtime_seconds.cast_unsigned();
         [
@@ -110,9 +110,9 @@ impl Record {
     }
 
     #[inline]
-    fn unpack(words: [u32; 14]) -> Record {
+    fn unpack(words: [u32; 14]) -> FileRecord {
         let wide = |at: usize| wide_u64(words[at], words[at + 1]);
-        Record {
+        FileRecord {
             ino: wide(0),
             size: wide(2),
             mtime_seconds: wide(4).cast_signed(),
@@ -131,7 +131,7 @@ impl Record {
     }
 }
 
-impl Entry {
+impl NameRecord {
     fn pack(self) -> [u32; 3] {
         [self.name_at, self.file, self.parent]
     }
@@ -172,9 +172,9 @@ impl<'t> Inventory<'t> {
     fn new(tree: &'t dyn FileSystem, scratch: &Scratch) -> Self {
         Inventory {
             tree,
-            files: Table::new(scratch),
-            times: Table::new(scratch),
-            entries: Table::new(scratch),
+            files: RecordTable::new(scratch),
+            times: RecordTable::new(scratch),
+            entries: RecordTable::new(scratch),
             names: Strings::new(scratch),
             content_bytes: 0,
         }
@@ -211,19 +211,19 @@ impl<'t> Inventory<'t> {
     }
 
     #[inline]
-    fn record(&self, file: FileId) -> Record {
-        Record::unpack(self.files.get(file.0 as usize))
+    fn record(&self, file: FileId) -> FileRecord {
+        FileRecord::unpack(self.files.get(file.0 as usize))
     }
 
-    fn change(&mut self, file: u32, change: impl FnOnce(&mut Record)) {
+    fn change(&mut self, file: u32, change: impl FnOnce(&mut FileRecord)) {
         let mut record = self.record(FileId(file));
         change(&mut record);
         self.files.set(file as usize, record.pack());
     }
 
-    fn entry(&self, entry: EntryId) -> Entry {
+    fn entry(&self, entry: EntryId) -> NameRecord {
         let [name_at, file, parent] = self.entries.get(entry.0 as usize);
-        Entry {
+        NameRecord {
             name_at,
             file,
             parent,
@@ -375,8 +375,8 @@ impl<'t> Inventory<'t> {
     /// All names, directories before their contents: the order of an archive.
     pub fn names(&self) -> impl Iterator<Item = EntryId> {
         self.steps().filter_map(|step| match step {
-            Step::Enter(entry) | Step::File(entry) => Some(entry),
-            Step::Leave(_) => None,
+            WalkStep::Enter(entry) | WalkStep::File(entry) => Some(entry),
+            WalkStep::Leave(_) => None,
         })
     }
 
@@ -441,9 +441,9 @@ pub struct Steps<'a> {
 }
 
 impl Iterator for Steps<'_> {
-    type Item = Step;
+    type Item = WalkStep;
 
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<WalkStep> {
         let entry = if !self.started {
             self.started = true;
             self.inventory.root()
@@ -454,16 +454,16 @@ impl Iterator for Steps<'_> {
                 None => {
                     let dir = *dir;
                     self.open.pop();
-                    return Some(Step::Leave(dir));
+                    return Some(WalkStep::Leave(dir));
                 }
             }
         };
         let file = self.inventory.file(entry);
         if self.inventory.kind(file) != FileKind::Directory {
-            return Some(Step::File(entry));
+            return Some(WalkStep::File(entry));
         }
         self.open.push((entry, self.inventory.entry_range(file)));
-        Some(Step::Enter(entry))
+        Some(WalkStep::Enter(entry))
     }
 }
 

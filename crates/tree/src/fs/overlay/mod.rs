@@ -14,8 +14,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::names::Names;
-use self::nodes::{Body, Node, Nodes};
+use self::names::NameTable;
+use self::nodes::{NodeBody, OverlayNode, OverlayNodes};
 use self::tables::{DirId, NodeId};
 use super::{DirEntry, FileKind, FileSystem, Ino, Metadata, Xattr};
 use crate::{Error, Result, Scratch};
@@ -41,8 +41,8 @@ pub struct Overlay<C> {
     base: Option<Arc<dyn FileSystem>>,
     /// The number of the first node; the others follow in order.
     first: u64,
-    nodes: Nodes<C>,
-    names: Names,
+    nodes: OverlayNodes<C>,
+    names: NameTable,
     /// The files of the base that have been copied up.
     copied_up: HashMap<Ino, NodeId>,
 }
@@ -56,8 +56,8 @@ impl<C> Overlay<C> {
 
     /// Like [`Overlay::new`], with less in memory. What is used in the order in which it is added is as fast.
     pub fn new_in(scratch: &Scratch, root: &Metadata, content: C) -> Overlay<C> {
-        let (mut nodes, mut names) = (Nodes::new(scratch), Names::new(scratch));
-        let body = Body::Directory(names.add_dir(None));
+        let (mut nodes, mut names) = (OverlayNodes::new(scratch), NameTable::new(scratch));
+        let body = NodeBody::Directory(names.add_dir(None));
         let root = nodes.push(root, body, content);
         let root = root.expect("it is the first node");
         nodes.change(root, |root| root.nlink = 1);
@@ -84,8 +84,8 @@ impl<C> Overlay<C> {
         Overlay {
             base: Some(base),
             first: 0u64.wrapping_sub(range * NUMBERS),
-            nodes: Nodes::new(scratch),
-            names: Names::new(scratch),
+            nodes: OverlayNodes::new(scratch),
+            names: NameTable::new(scratch),
             copied_up: HashMap::new(),
         }
     }
@@ -274,8 +274,8 @@ impl<C> Overlay<C> {
     /// As there.
     pub fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
         match self.node(link).map(|id| self.nodes.at(id).body()) {
-            Some(Body::Symlink(at)) => Ok(self.nodes.target(at).to_vec()),
-            None | Some(Body::Base(_)) => self.base(link)?.read_link(link),
+            Some(NodeBody::Symlink(at)) => Ok(self.nodes.target(at).to_vec()),
+            None | Some(NodeBody::Base(_)) => self.base(link)?.read_link(link),
             Some(_) => Err(Error::InvalidInput("the file is not a symbolic link")),
         }
     }
@@ -302,8 +302,8 @@ impl<C> Overlay<C> {
     /// [`Error::Limit`] if the overlay already holds 2^32 - 1 files.
     pub fn add(&mut self, metadata: &Metadata, content: C) -> Result<Ino> {
         let body = match metadata.kind {
-            FileKind::Directory => Body::Directory(self.names.add_dir(None)),
-            _ => Body::Plain,
+            FileKind::Directory => NodeBody::Directory(self.names.add_dir(None)),
+            _ => NodeBody::Plain,
         };
         let id = self.nodes.push(metadata, body, content)?;
         Ok(self.ino(id))
@@ -350,9 +350,9 @@ impl<C> Overlay<C> {
     /// The corresponding file of the base.
     fn base_of(&self, id: NodeId) -> Option<Ino> {
         match self.nodes.at(id).body() {
-            Body::Base(index) => Some(self.nodes.base(index)),
-            Body::Directory(dir) => self.names.base(dir),
-            Body::Plain | Body::Symlink(_) => None,
+            NodeBody::Base(index) => Some(self.nodes.base(index)),
+            NodeBody::Directory(dir) => self.names.base(dir),
+            NodeBody::Plain | NodeBody::Symlink(_) => None,
         }
     }
 
@@ -380,7 +380,7 @@ impl<C> Overlay<C> {
     fn names(&self, dir: Ino) -> Result<(Option<DirId>, Option<&dyn FileSystem>)> {
         match self.node(dir).map(|id| self.nodes.at(id).body()) {
             None => Ok((None, Some(self.base(dir)?))),
-            Some(Body::Directory(dir)) => {
+            Some(NodeBody::Directory(dir)) => {
                 let has_base = self.names.base(dir).is_some();
                 Ok((Some(dir), self.base.as_deref().filter(|_| has_base)))
             }
@@ -422,7 +422,7 @@ impl<C: Default> Overlay<C> {
     fn give_name(&mut self, parent: DirId, name: &[u8], file: NodeId) -> Option<Ino> {
         (self.nodes).change(file, |file| file.nlink = file.nlink.saturating_add(1));
         let own = self.names.insert(parent, name, Some(file))?;
-        self.nodes.change(own, Node::count_name_less);
+        self.nodes.change(own, OverlayNode::count_name_less);
         Some(self.ino(own))
     }
 
@@ -452,7 +452,7 @@ impl<C: Default> Overlay<C> {
         }
         let (file, parent) = (self.copy_up(ino)?, self.dir_mut(from.0)?);
         let (parent_to, below) = self.make_room(to.0, to.1, from.1)?;
-        self.nodes.change(file, Node::count_name_less);
+        self.nodes.change(file, OverlayNode::count_name_less);
         self.remove_name(parent, from.1);
         Ok(self.give_name(parent_to, to.1, file).or(below))
     }
@@ -524,14 +524,14 @@ impl<C: Default> Overlay<C> {
     fn dir_mut(&mut self, ino: Ino) -> Result<DirId> {
         let id = self.copy_up(ino)?;
         match self.nodes.at(id).body() {
-            Body::Directory(dir) => Ok(dir),
+            NodeBody::Directory(dir) => Ok(dir),
             _ => Err(Error::NotADirectory),
         }
     }
 
     fn push_copy(&mut self, ino: Ino, metadata: &Metadata) -> Result<NodeId> {
         let body = match metadata.kind {
-            FileKind::Directory => Body::Directory(self.names.add_dir(Some(ino))),
+            FileKind::Directory => NodeBody::Directory(self.names.add_dir(Some(ino))),
             _ => self.nodes.add_base(ino),
         };
         let id = self.nodes.push(metadata, body, C::default())?;
@@ -553,7 +553,7 @@ impl<C: Default> Overlay<C> {
                 self.push_copy(ino, &metadata)?
             }
         };
-        self.nodes.change(id, Node::count_name_less);
+        self.nodes.change(id, OverlayNode::count_name_less);
         Ok(())
     }
 

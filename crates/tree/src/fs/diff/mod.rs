@@ -130,7 +130,7 @@ pub fn diff(
         Buffers::default,
         |buffers, batch| Ok(compare.finish_batch(batch, buffers)),
         |Finished { done, error }| {
-            for Done {
+            for PairResult {
                 path,
                 changes,
                 bytes,
@@ -151,28 +151,28 @@ pub fn diff(
 
 /// Adjacent files.
 #[derive(Default)]
-struct Batch {
-    jobs: Vec<Job>,
+struct PairBatch {
+    jobs: Vec<PairJob>,
     /// Why the walk cannot go on after them.
     error: Option<Error>,
 }
 
 /// What is known of a batch.
 struct Finished {
-    done: Vec<Done>,
+    done: Vec<PairResult>,
     /// Why the next one could not be compared.
     error: Option<Error>,
 }
 
 /// The files at one path in both trees, as far as the walk has compared them.
-struct Job {
+struct PairJob {
     path: Box<[u8]>,
     changes: Vec<Change>,
     /// What remains to be compared.
     pair: Option<(Ino, Ino, Metadata, Metadata)>,
 }
 
-struct Done {
+struct PairResult {
     path: Box<[u8]>,
     changes: Vec<Change>,
     bytes: u64,
@@ -198,10 +198,10 @@ struct Level {
 type Listed = (DirEntry, Option<Metadata>);
 
 impl Iterator for Lockstep<'_> {
-    type Item = Batch;
+    type Item = PairBatch;
 
-    fn next(&mut self) -> Option<Batch> {
-        let mut batch = Batch::default();
+    fn next(&mut self) -> Option<PairBatch> {
+        let mut batch = PairBatch::default();
         let mut bytes = 0;
         while batch.jobs.len() < BATCH_FILES_MAX && bytes < BATCH_BYTES_MIN {
             match self.next_job() {
@@ -224,7 +224,7 @@ impl Iterator for Lockstep<'_> {
 }
 
 impl Lockstep<'_> {
-    fn next_job(&mut self) -> Option<Result<Job>> {
+    fn next_job(&mut self) -> Option<Result<PairJob>> {
         if !self.started {
             self.started = true;
             let (first, second) = (self.compare.first.root(), self.compare.second.root());
@@ -258,7 +258,7 @@ impl Lockstep<'_> {
                     let only_in_first = first.map(|(entry, _)| Change::OnlyInFirst(entry.kind));
                     let only_in_second = second.map(|(entry, _)| Change::OnlyInSecond(entry.kind));
                     let changes = only_in_first.into_iter().chain(only_in_second).collect();
-                    Ok(Job {
+                    Ok(PairJob {
                         path: self.path.as_slice().into(),
                         changes,
                         pair: None,
@@ -273,7 +273,7 @@ impl Lockstep<'_> {
         &mut self,
         (first, a): (Ino, Option<Metadata>),
         (second, b): (Ino, Option<Metadata>),
-    ) -> Result<Job> {
+    ) -> Result<PairJob> {
         let Compare {
             first: first_tree,
             second: second_tree,
@@ -284,7 +284,7 @@ impl Lockstep<'_> {
         let path = self.path.as_slice();
         let in_first = |error: Error| error.in_file(READ_FIRST, path);
         let in_second = |error: Error| error.in_file(READ_SECOND, path);
-        let mut job = Job {
+        let mut job = PairJob {
             path: path.into(),
             changes: Vec::new(),
             pair: None,
@@ -385,7 +385,7 @@ struct Compare<'a> {
 
 impl Compare<'_> {
     /// Compares what the walk left open. Runs on any thread.
-    fn finish_batch(&self, batch: Batch, buffers: &mut Buffers) -> Finished {
+    fn finish_batch(&self, batch: PairBatch, buffers: &mut Buffers) -> Finished {
         let mut done = Vec::with_capacity(batch.jobs.len());
         for job in batch.jobs {
             match self.finish(job, buffers) {
@@ -400,8 +400,8 @@ impl Compare<'_> {
         Finished { done, error }
     }
 
-    fn finish(&self, job: Job, buffers: &mut Buffers) -> Result<Done> {
-        let Job {
+    fn finish(&self, job: PairJob, buffers: &mut Buffers) -> Result<PairResult> {
+        let PairJob {
             path,
             mut changes,
             pair,
@@ -419,7 +419,7 @@ impl Compare<'_> {
             changes.extend(pair.changes(buffers)?);
             bytes = pair.content_bytes();
         }
-        Ok(Done {
+        Ok(PairResult {
             path,
             changes,
             bytes,
