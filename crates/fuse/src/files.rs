@@ -1,7 +1,7 @@
 //! Requests about the content and the extended attributes of files.
 
 use linux::errno;
-use tree::{Error, FileKind, Ino, Xattr, to_u64, to_usize};
+use tree::{Error, Extents, FileKind, Ino, Xattr, to_u64, to_usize};
 
 use crate::device::FuseDevice;
 use crate::raw::{NOTIFY_STORE, Request};
@@ -134,22 +134,18 @@ impl Served {
 
     /// The first byte at or after `offset` that is data, or none; the end counts as a hole.
     fn seek(&self, ino: Ino, offset: u64, wants_data: bool) -> Result<Option<u64>, Error> {
+        let size = self.fs.metadata(ino)?.size;
+        let mut extents = Extents::new(&*self.fs, ino, size);
         let mut at = offset;
-        loop {
-            let extents = self.fs.extents(ino, at)?;
-            let Some(last) = extents.last() else {
-                let is_end = at > offset || self.fs.metadata(ino)?.size > offset;
-                return Ok(Some(at).filter(|_| is_end && !wants_data));
-            };
-            let mut wanted = extents.iter().filter(|extent| extent.end() > at);
-            if let Some(extent) = wanted.find(|extent| extent.kind.has_data() == wants_data) {
+        while at < size {
+            let extent = extents.covering(at)?;
+            if extent.kind.has_data() == wants_data {
                 return Ok(Some(extent.offset.max(at)));
             }
-            if last.end() <= at {
-                return Ok(None);
-            }
-            at = last.end();
+            at = extent.end();
         }
+        // A hole begins at the end of every file.
+        Ok(Some(size).filter(|_| offset < size && !wants_data))
     }
 
     /// `GETXATTR`: a value, or its length if there is no room for it.
