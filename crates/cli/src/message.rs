@@ -37,6 +37,14 @@ pub(crate) fn tree_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Op
     }
 }
 
+/// Whether an error is that a file exists.
+pub(crate) fn is_existing(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| match tree_error(cause) {
+        Some(Error::Io(error)) => error.kind() == io::ErrorKind::AlreadyExists,
+        _ => false,
+    })
+}
+
 /// An error of a tree in words.
 pub(crate) fn of_tree_error(error: &Error) -> String {
     match error {

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 
-use clap::Error;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Error};
+
+use crate::args::Restow;
 
 /// Words that are no commands, and what they stand for.
 const COMMANDS: [(&[&str], &str); 13] = [
@@ -280,7 +282,7 @@ pub(crate) fn with_tip(mut error: Error, typed: &[OsString]) -> Error {
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = text_of(&error, ContextKind::InvalidSubcommand);
-            find(&COMMANDS, &word)
+            find(&COMMANDS, &word).or_else(|| of_typo(&word))
         }
         ErrorKind::UnknownArgument => {
             let wrong = text_of(&error, ContextKind::InvalidArg);
@@ -300,6 +302,32 @@ pub(crate) fn with_tip(mut error: Error, typed: &[OsString]) -> Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
     }
     error
+}
+
+/// The tip for a word that is a typo of one in the table, unless it is a typo of a command.
+fn of_typo(word: &str) -> Option<&'static str> {
+    let restow = Restow::command();
+    let mut commands = restow.get_subcommands().map(clap::Command::get_name);
+    if word.len() < 4 || commands.any(|command| is_typo(word, command)) {
+        return None;
+    }
+    let known = COMMANDS
+        .iter()
+        .find(|(words, _)| words.iter().any(|known| is_typo(word, known)));
+    known.map(|(_, tip)| *tip)
+}
+
+/// Whether a letter is missing, added or wrong, or two letters are exchanged.
+fn is_typo(typed: &str, meant: &str) -> bool {
+    let (a, b) = (typed.as_bytes(), meant.as_bytes());
+    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    match (&a[same..], &b[same..]) {
+        ([_, a @ ..], b) if a == b => true,
+        (a, [_, b @ ..]) if a == b => true,
+        ([_, a @ ..], [_, b @ ..]) if a == b => true,
+        ([a0, a1, a @ ..], [b0, b1, b @ ..]) => (a0, a1, a) == (b1, b0, b),
+        _ => false,
+    }
 }
 
 /// A path too many where another command would have a source.
@@ -325,8 +353,6 @@ fn find(table: &[(&[&'static str], &'static str)], word: &str) -> Option<&'stati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Restow;
-    use clap::CommandFactory;
 
     /// A word in both would never be found; an option that a tip names exists.
     #[test]
@@ -369,6 +395,20 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_typo_gets_the_tip_of_the_word_or_that_of_a_command() {
+        for (typed, tip) in [
+            ("creat", "copy"),
+            ("exract", "extracts"),
+            ("vreify", "check"),
+        ] {
+            assert!(of_typo(typed).is_some_and(|it| it.contains(tip)), "{typed}");
+        }
+        for typed in ["sen", "strem", "usag", "created2", "cxxx"] {
+            assert_eq!(of_typo(typed), None, "{typed}");
         }
     }
 }

@@ -1,31 +1,42 @@
-//! Open, copy, compare and check Linux file trees, whatever holds them.
-//!
-//! The command `restow` is a user of this crate: it adds words, options and progress. A library
-//! prints nothing, and reads neither the environment nor the clock.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod address;
+mod check;
 mod container;
+mod copy;
 mod error;
 mod foreign;
 mod input;
+mod joined;
 mod open_options;
 mod partitions;
 mod replayed;
 mod source_note;
 mod source_tree;
 pub mod text;
+mod usage;
 
 use std::path::Path;
 
+pub use ::btrfs::{ChecksumType, NewSubvolume, Profile, Rule};
+pub use ::sendstream::Version;
+pub use ::squashfs::Fragments;
 pub use address::{Address, is_same_file};
+pub use check::check;
 pub use container::{Container, ImageRange, check_devices};
+pub use copy::{
+    CopyJob, CopyLoss, CopyNote, CopyOptions, CopySummary, Format, LossReason, StreamOptions,
+    Unpreserved, copy, subvolume_name,
+};
 pub use error::{Error, Result};
 pub use input::Input;
 pub use open_options::{ImageAt, OpenOptions};
 pub use partitions::Partition;
 pub use source_note::SourceNote;
 pub use source_tree::{SourceTree, find_subvolume, named_subvolume, open_subvolume};
+pub use tree::{ByPath, NoProgress, Progress};
+pub use usage::{Overhead, overhead};
 
 /// Opens the tree at an address: `src`, `src.tar.xz`, `disk.btrfs:home`, or `-` for standard input.
 ///

@@ -1,27 +1,34 @@
 //! The arguments of `restow copy`.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValue;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args};
+use clap::{ArgMatches, Args, ValueEnum};
+use codec::{Packer, Wrapper};
+use restow::{CopyOptions, Format, Version, subvolume_name};
 
-use super::kind::Kind;
 use crate::options::{
     BtrfsArgs, DirectoryArgs, EditArgs, ImageArgs, RescueArgs, SOURCE_HELP, SOURCE_LONG_HELP,
-    SourceArgs, SquashfsArgs, StreamArgs, ThreadArgs, bytes,
+    SourceArgs, SquashfsArgs, StreamArgs, ThreadArgs, bytes, open_options,
 };
+use crate::stream::settings;
 
 /// Copy a file tree into another container
 ///
-/// The format of SRC is detected from its content. The format of DST follows from its name: `.tar` and `-` are tar archives,
-/// `.tar.gz` (`.tgz`), `.tar.xz` (`.txz`) and `.tar.zst` (`.tzst`) compressed ones;
-/// `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a btrfs image; `.stream` and `.send` are btrfs send
-/// streams; a name without an ending is a directory, and other endings are refused. `--to` overrides this. If DST is an existing directory, it must be empty, or `--merge` or `--replace` must say what becomes
-/// of its contents. DST appears under its final name only when it is complete and on disk: an error or Ctrl-C leaves nothing
-/// behind. Only a block device is written in place. After `kill -9` or a power failure, a name like `.DST.restow-PID-N.tmp` can be
-/// left beside DST, or in it with `--merge`; the next copy to the same DST removes it.
+/// The format of SRC is detected from its content. The format of DST follows from its name: `.tar`
+/// and `-` are tar archives, `.tar.gz` (`.tgz`), `.tar.xz` (`.txz`) and `.tar.zst` (`.tzst`)
+/// compressed ones; `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a
+/// btrfs image; `.stream` and `.send` are btrfs send streams; a name without an ending is a
+/// directory, and other endings are refused. `--to` overrides this. If DST is an existing
+/// directory, it must be empty, or `--merge` or `--replace` must say what becomes of its contents.
+/// DST appears under its final name only when it is complete and on disk: an error or Ctrl-C leaves
+/// nothing behind. Only a block device is written in place. After `kill -9` or a power failure, a
+/// name like `.DST.restow-PID-N.tmp` can be left beside DST, or in it with `--merge`; the next copy
+/// to the same DST removes it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -55,11 +62,13 @@ pub(crate) struct Copy {
     /// Where to write the tree; `-` is standard output
     pub(crate) dst: PathBuf,
 
-    /// Copy only these files and directories: paths in SRC, or patterns as for --exclude [default: everything]
+    /// Copy only these files and directories: paths in SRC, or patterns as for --exclude [default:
+    /// everything]
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
 
-    /// Add the tree SRC2, in the directory PATH of DST; of files in both, the later one counts (repeatable)
+    /// Add the tree SRC2, in the directory PATH of DST; of files in both, the later one counts
+    /// (repeatable)
     #[arg(
         long,
         value_name = "SRC2[=PATH]",
@@ -77,12 +86,12 @@ pub(crate) struct Copy {
 
     /// Write DST in this format, whatever its name
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) to: Option<Kind>,
+    pub(crate) to: Option<DestinationFormat>,
 
     /// Replace the file DST if it exists, once the new one is complete
     ///
-    /// A block device has no other name: it is written in place, and an error leaves it without a valid image. For
-    /// directories, see --merge and --replace.
+    /// A block device has no other name: it is written in place, and an error leaves it without a
+    /// valid image. For directories, see --merge and --replace.
     #[arg(long)]
     pub(crate) overwrite: bool,
 
@@ -97,7 +106,8 @@ pub(crate) struct Copy {
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
-    /// Print a JSON object on standard output with what was done and what could not be preserved, which docs/json.md describes
+    /// Print a JSON object on standard output with what was done and what could not be preserved,
+    /// which docs/json.md describes
     #[arg(long, conflicts_with = "verbose")]
     pub(crate) json: bool,
 
@@ -130,14 +140,148 @@ pub(crate) struct Copy {
     pub(crate) source: SourceArgs,
 }
 
-/// The headings of options for some formats of the destination only, and these formats. Options without a heading, and
-/// those of sources, apply to all.
-const HEADINGS: [(&str, &[Kind]); 5] = [
-    ("Directories", &[Kind::Dir, Kind::File]),
-    ("SquashFS and btrfs images", &[Kind::Squashfs, Kind::Btrfs]),
-    ("SquashFS images", &[Kind::Squashfs]),
-    ("btrfs images", &[Kind::Btrfs]),
-    ("btrfs send streams", &[Kind::Stream]),
+/// The argument of `--to`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DestinationFormat(Format);
+
+impl ValueEnum for DestinationFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [DestinationFormat; 9] = [
+            DestinationFormat(Format::Dir),
+            DestinationFormat(Format::File),
+            DestinationFormat(Format::Tar),
+            DestinationFormat(Format::TarGz),
+            DestinationFormat(Format::TarXz),
+            DestinationFormat(Format::TarZst),
+            DestinationFormat(Format::Squashfs),
+            DestinationFormat(Format::Btrfs),
+            DestinationFormat(Format::Stream),
+        ];
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self.0 {
+            Format::Dir => ("dir", "A directory"),
+            Format::File => (
+                "file",
+                "One regular file, with its mode and times: SRC itself, or PATH in it",
+            ),
+            Format::Tar => ("tar", "A tar archive (PAX)"),
+            Format::TarGz => ("tar.gz", "A tar archive, compressed with gzip"),
+            Format::TarXz => ("tar.xz", "A tar archive, compressed with xz"),
+            Format::TarZst => ("tar.zst", "A tar archive, compressed with zstd"),
+            Format::Squashfs => ("squashfs", "A SquashFS image"),
+            Format::Btrfs => ("btrfs", "A btrfs image"),
+            Format::Stream => ("stream", "A btrfs send stream"),
+        };
+        let value = PossibleValue::new(name).help(help);
+        Some(match self.0 {
+            Format::TarGz => value.alias("tgz"),
+            Format::TarXz => value.alias("txz"),
+            Format::TarZst => value.alias("tzst"),
+            _ => value,
+        })
+    }
+}
+
+impl Copy {
+    /// The format that was chosen.
+    pub(crate) fn format(&self) -> Option<Format> {
+        self.to.map(|format| format.0)
+    }
+
+    /// The options for the library.
+    ///
+    /// # Errors
+    /// An option is impossible for the format, or a list cannot be read.
+    pub(crate) fn options(&self, format: Format) -> Result<CopyOptions> {
+        let mut options = CopyOptions::default();
+        options.overwrite = self.overwrite;
+        options.parallel = self.threads.parallel();
+        if let Some(bytes) = self.max_content {
+            options.limits.content_bytes_max = bytes;
+        }
+        options.skip_unreadable = self.rescue.skip_unreadable;
+        options.keep_damaged = self.rescue.keep_damaged;
+        options.accept_changed = self.rescue.accept_changed;
+        options.existing = self.directory.existing(self.overwrite);
+        options.owners = !self.directory.no_owners;
+        options.sync = !self.directory.no_sync;
+        options.recompress = self.image.recompress;
+        options.reuse.clone_from(&self.image.reuse);
+        options.trust_mtime = self.image.trust_mtime;
+        options.duplicates = !self.image.no_duplicates;
+        options.verify = self.image.verify();
+        options.spool_dir = open_options().spool_dir;
+        match format {
+            Format::Squashfs => self.squashfs.set(&self.image, &mut options)?,
+            Format::Btrfs => self.btrfs.set(&self.image, &mut options)?,
+            Format::Stream => self.set_stream(&mut options)?,
+            Format::TarGz | Format::TarXz | Format::TarZst => {
+                options.level = level(format.wrapper(), self.image.compress.as_deref())?;
+            }
+            Format::Tar | Format::Dir | Format::File => {}
+        }
+        Ok(options)
+    }
+
+    fn set_stream(&self, options: &mut CopyOptions) -> Result<()> {
+        if self.rescue.skips() {
+            bail!("--skip-unreadable and --keep-damaged do not apply to a btrfs send stream");
+        }
+        let name = self.stream.name.as_ref().map(|name| name.as_bytes());
+        let stream = &mut options.stream;
+        stream.name = Some(subvolume_name(&self.dst, name)?);
+        stream.uuid = self.btrfs.uuid();
+        stream.plain = self.image.compress.is_some();
+        stream.encode = match self.image.compress.as_deref() {
+            None | Some("none") => None,
+            Some(words) => Some(settings(words).with_context(|| format!("--compress {words}"))?),
+        };
+        if self.stream.proto == Some(Version::V1) && stream.encode.is_some() {
+            bail!("version 1 of send streams has no compressed data");
+        }
+        stream.version = self.stream.proto.unwrap_or(stream.version);
+        Ok(())
+    }
+}
+
+/// The level that `--compress` gives for an archive that is compressed as a whole: `zstd:19` or
+/// `zstd`.
+fn level(wrapper: Option<Wrapper>, compress: Option<&str>) -> Result<Option<u8>> {
+    let Some(wrapper) = wrapper else {
+        return Ok(None);
+    };
+    let level = match compress.map(|words| words.split_once(':').unwrap_or((words, ""))) {
+        Some((name, _)) if name != wrapper.name() => {
+            bail!(
+                "--compress {name}: the name of DST says that it is compressed with {}",
+                wrapper.name()
+            )
+        }
+        None | Some((_, "")) => None,
+        Some((_, level)) => Some(
+            level
+                .parse()
+                .with_context(|| format!("`{level}` is not a level"))?,
+        ),
+    };
+    Packer::new(wrapper, level).context("--compress")?;
+    Ok(level)
+}
+
+/// The headings of options for some formats of the destination only, and these formats. Options
+/// without a heading, and those of sources, apply to all.
+const HEADINGS: [(&str, &[Format]); 5] = [
+    ("Directories", &[Format::Dir, Format::File]),
+    (
+        "SquashFS and btrfs images",
+        &[Format::Squashfs, Format::Btrfs],
+    ),
+    ("SquashFS images", &[Format::Squashfs]),
+    ("btrfs images", &[Format::Btrfs]),
+    ("btrfs send streams", &[Format::Stream]),
 ];
 
 /// Options of images that apply to send streams too.
@@ -157,7 +301,7 @@ const OF_DIRECTORIES: [&str; 6] = [
 ///
 /// # Errors
 /// There is such an option; the error names it.
-pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, kind: Kind) -> Result<()> {
+pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, format: Format) -> Result<()> {
     for option in Copy::augment_args(clap::Command::new("copy")).get_arguments() {
         let id = option.get_id().as_str();
         if typed.value_source(id) != Some(ValueSource::CommandLine) {
@@ -166,17 +310,17 @@ pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, kind: Kind) -> Resu
         let known = HEADINGS
             .iter()
             .find(|(heading, _)| Some(*heading) == option.get_help_heading());
-        if kind == Kind::File && OF_DIRECTORIES.contains(&id) {
+        if format == Format::File && OF_DIRECTORIES.contains(&id) {
             bail!(
                 "--{} does not apply to a file",
                 option.get_long().unwrap_or(id)
             );
         }
-        let is_shared = kind == Kind::Stream && OF_STREAMS.contains(&id)
-            || kind.wrapper().is_some() && id == "compress";
-        if !is_shared && known.is_some_and(|(_, kinds)| !kinds.contains(&kind)) {
-            let (name, noun) = (option.get_long().unwrap_or(id), kind.noun());
-            let advice = if kind == Kind::Tar && id == "compress" {
+        let is_shared = format == Format::Stream && OF_STREAMS.contains(&id)
+            || format.wrapper().is_some() && id == "compress";
+        if !is_shared && known.is_some_and(|(_, formats)| !formats.contains(&format)) {
+            let (name, noun) = (option.get_long().unwrap_or(id), format.noun());
+            let advice = if format == Format::Tar && id == "compress" {
                 "; name it `.tar.zst`, `.tar.gz` or `.tar.xz`"
             } else {
                 ""
@@ -210,4 +354,15 @@ mod tests {
 
     /// Headings of options that apply to every destination.
     const FOR_ALL: [&str; 2] = ["Options", "Selecting and changing files"];
+
+    #[test]
+    fn a_codec_is_that_of_the_name() {
+        let of = |words| level(Some(Wrapper::Zstd), words);
+        assert_eq!(of(None).unwrap(), None);
+        assert_eq!(of(Some("zstd")).unwrap(), None);
+        assert_eq!(of(Some("zstd:19")).unwrap(), Some(19));
+        for wrong in ["gzip", "gzip:9", "zstd:23", "zstd:0", "zstd:x", "19"] {
+            assert!(of(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
 }

@@ -8,20 +8,21 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use restow::Format;
 use tree::extract::Existing;
 
 use super::args::Copy;
-use super::kind::Kind;
 use crate::text;
 
 /// The entries of a directory are counted up to this number.
 const COUNT_MAX: u64 = 100_000;
 
-/// Fails early, before the source is read, if the destination cannot be written. The output checks again when it appears.
+/// Fails early, before the source is read, if the destination cannot be written. The output checks
+/// again when it appears.
 ///
 /// # Errors
 /// It exists and may not be replaced, its directory does not exist, or it is a terminal.
-pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, kind: Kind) -> Result<()> {
+pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, format: Format) -> Result<()> {
     let (dst, overwrite) = (&*args.dst, args.overwrite);
     if dst == Path::new("-") {
         if io::stdout().is_terminal() {
@@ -44,17 +45,17 @@ pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, kind: Kind) -> Resu
         Err(error) => return Err(error).with_context(|| format!("write {name}")),
         Ok(there) => there.file_type(),
     };
-    if kind == Kind::Dir && dst.is_dir() {
+    if format == Format::Dir && dst.is_dir() {
         return refuse_directory(src, dst, args.directory.existing(overwrite));
     }
     if there.is_dir() {
-        bail!("{name} is a directory, and {} is a file", kind.noun());
+        bail!("{name} is a directory, and {} is a file", format.noun());
     }
-    if kind == Kind::Dir && (args.directory.merge || args.directory.replace) {
+    if format == Format::Dir && (args.directory.merge || args.directory.replace) {
         bail!("{name} is not a directory");
     }
     let is_stream = there.is_char_device() || there.is_fifo();
-    let may_write = overwrite || (kind.is_sequential() && is_stream);
+    let may_write = overwrite || (format.is_sequential() && is_stream);
     if !may_write {
         bail!("{name} already exists; --overwrite replaces it");
     }
@@ -98,7 +99,8 @@ pub(crate) fn is_there(dir: &Path) -> Option<String> {
     ))
 }
 
-/// The number of entries in a directory and everything below it, up to [`COUNT_MAX`]. What cannot be read is not counted.
+/// The number of entries in a directory and everything below it, up to [`COUNT_MAX`]. What cannot
+/// be read is not counted.
 fn entry_count(dir: &Path) -> u64 {
     let mut count = 0;
     let mut open = vec![dir.to_owned()];
@@ -119,7 +121,8 @@ fn entry_count(dir: &Path) -> u64 {
     count
 }
 
-/// Refuses to delete a home directory: that of the user, or of anybody in `/etc/passwd`; or a directory with one in it.
+/// Refuses to delete a home directory: that of the user, or of anybody in `/etc/passwd`; or a
+/// directory with one in it.
 fn refuse_home(dst: &Path) -> Result<()> {
     let users = fs::read("/etc/passwd").unwrap_or_default();
     let lines = users.split(|&byte| byte == b'\n');

@@ -1,45 +1,37 @@
 //! `restow copy`
 
 mod args;
-mod btrfs;
 mod destination;
-pub(crate) mod directory;
-mod job;
-mod joined;
-mod kind;
-mod losses;
 mod names;
-mod packed;
-mod reuse;
-mod squashfs;
-mod stream;
-mod tar;
+mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ArgMatches;
-use restow::{Address, Error, SourceNote, SourceTree};
-use tree::FileSystem;
+use restow::{
+    Address, CopyJob, CopyNote, CopyOptions, CopySummary, Error, Format, SourceNote, SourceTree,
+};
+use tree::edit::{Edited, Patterns};
 use tree::json::Object;
-use tree::rescue::Rescue;
+use tree::{Inventory, Joined, KeptCount};
 
-use tree::{HostTimes, KeptCount};
-
+use crate::bar::Bar;
 use crate::message::{self, tell};
-use crate::options::BtrfsArgs;
 use crate::text;
 use args::refuse_what_does_not_apply;
-use destination::refuse_before_reading;
-use job::{Done, Job, Lost};
-use kind::Kind;
+use destination::{is_there, refuse_before_reading};
+use names::Names;
+use words::CopyWords;
 
 pub(crate) use args::Copy;
+pub(crate) use words::of_unrestored;
 
 /// Lost items that are printed one by one before the rest is only counted.
 const NAMED_MAX: usize = 20;
@@ -81,51 +73,30 @@ fn suggest_options(error: anyhow::Error, args: &Copy) -> anyhow::Error {
 
 /// Whether files can be left out that are not: a send stream has all of them.
 fn can_skip(args: &Copy) -> bool {
-    let kind = Kind::of(&args.dst, args.to);
-    !args.rescue.skips() && !matches!(kind, Ok(Kind::Stream | Kind::File))
+    let format = Format::of(&args.dst, args.format());
+    !args.rescue.skips() && !matches!(format, Ok(Format::Stream | Format::File))
 }
 
 fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     let start = Instant::now();
-    let kind = Kind::of(&args.dst, args.to)?;
+    let format = Format::of(&args.dst, args.format())?;
     if args.json && args.dst == Path::new("-") {
         bail!("--json: standard output is DST");
     }
-    refuse_what_does_not_apply(typed, kind)?;
-    match kind {
-        Kind::Squashfs => args.squashfs.compression(&args.image).map(drop)?,
-        Kind::Btrfs => BtrfsArgs::compression(&args.image).map(drop)?,
-        Kind::Stream => stream::refuse(args)?,
-        Kind::TarGz | Kind::TarXz | Kind::TarZst => tar::refuse(args, kind)?,
-        Kind::Tar | Kind::Dir | Kind::File => {}
-    }
+    refuse_what_does_not_apply(typed, format)?;
+    let options = args.options(format)?;
     let address = Address::of(&args.src)?;
-    refuse_before_reading(&address.path, args, kind)?;
-    if kind == Kind::File {
-        return file(args, start);
+    refuse_before_reading(&address.path, args, format)?;
+    if format == Format::File {
+        let source = only_file(args)?;
+        let summary = copy_tree(args, format, &source, &options, &[])?;
+        return report(args, format, &source, &summary, start);
     }
     // A btrfs image becomes one with all its subvolumes, not only with those below the default one.
-    let mut source = args.source.open(&address, kind == Kind::Btrfs)?;
-    let times = match kind {
-        Kind::Btrfs => args.btrfs.host_times(),
-        // It stores no others, and each takes memory.
-        Kind::Squashfs => HostTimes::Modification,
-        _ => HostTimes::default(),
-    };
-    if times != HostTimes::default() || args.rescue.accept_changed {
-        source = source.reading(times, args.rescue.accept_changed)?;
-    }
-    let keeps_extents = match kind {
-        Kind::Btrfs | Kind::Squashfs | Kind::Stream => true,
-        Kind::Dir => directory::is_on_btrfs(&args.dst),
-        Kind::Tar | Kind::TarGz | Kind::TarXz | Kind::TarZst | Kind::File => false,
-    };
-    // What changes while it is read is taken as it is then, and its extents with it.
-    if keeps_extents && !args.rescue.accept_changed {
-        source = source.with_stored_extents(times)?;
-    }
-    let (source, joined) = joined::join(source, args)?;
-    let done = copy_tree(args, kind, &source, &args.paths)?;
+    let source = args.source.open(&address, format == Format::Btrfs)?;
+    let source = source.for_format(format, &args.dst, &options)?;
+    let (source, joined) = join(source, args)?;
+    let summary = copy_tree(args, format, &source, &options, &args.paths)?;
     if let Some(count) = joined
         .map(|joined| joined.replaced())
         .filter(|&count| count > 0)
@@ -136,43 +107,149 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
             "{files} replaced by later ones with the same path"
         ));
     }
-    report(args, kind, &source, &done, start)
+    report(args, format, &source, &summary, start)
 }
 
-/// Copies one regular file, with its mode and times.
-fn file(args: &Copy, start: Instant) -> Result<bool> {
-    let no_name = "DST has no file name";
-    let (_, name) = linux::split_path(&args.dst).context(no_name)?;
-    let source = joined::only_file(args, OsStr::from_bytes(name))?;
-    let done = copy_tree(args, Kind::File, &source, &[])?;
-    report(args, Kind::File, &source, &done, start)
+/// The source with those of `--with`, each where it belongs; and the view that joins them, if there
+/// is one.
+fn join(source: SourceTree, args: &Copy) -> Result<(SourceTree, Option<Arc<Joined>>)> {
+    if args.with.is_empty() && args.root_becomes.is_none() {
+        return Ok((source, None));
+    }
+    let root = args.root_becomes.as_deref().map(OsStr::as_bytes);
+    let mut others = Vec::new();
+    for words in &args.with {
+        let (path, at) = split(words);
+        others.push((open_further(args, &path)?, at));
+    }
+    let (source, joined) = source.join(root.unwrap_or_default(), others)?;
+    Ok((source, Some(joined)))
 }
 
-fn copy_tree(args: &Copy, kind: Kind, source: &SourceTree, paths: &[OsString]) -> Result<Done> {
+fn open_further(args: &Copy, path: &Path) -> Result<SourceTree> {
+    let options = args.source.options(false);
+    let accepts_changes = args.rescue.accept_changed;
+    let source = SourceTree::open_further(&Address::of(path)?, &options, accepts_changes)?;
+    Ok(source)
+}
+
+/// `SRC2` or `SRC2=PATH`, taken apart at the last `=`, unless there is a file with the whole name.
+fn split(words: &OsString) -> (PathBuf, &[u8]) {
+    let bytes = words.as_bytes();
+    let equals = bytes.iter().rposition(|&byte| byte == b'=');
+    match equals {
+        Some(at) if !Path::new(words).exists() => {
+            let source = OsStr::from_bytes(&bytes[..at]);
+            (source.into(), &bytes[at + 1..])
+        }
+        _ => (words.into(), b""),
+    }
+}
+
+/// The one file that `--to file` copies, as a tree in which it has the name of the destination.
+fn only_file(args: &Copy) -> Result<SourceTree> {
+    let (_, name) = linux::split_path(&args.dst).context("DST has no file name")?;
+    Ok(match &args.paths[..] {
+        [path] => open_further(args, &args.src)?.only_file(path.as_bytes(), name)?,
+        [] => SourceTree::of_file(&args.src, name)?,
+        _ => bail!("--to file copies one file"),
+    })
+}
+
+fn copy_tree(
+    args: &Copy,
+    format: Format,
+    source: &SourceTree,
+    options: &CopyOptions,
+    paths: &[OsString],
+) -> Result<CopySummary> {
     // A directory may share the data with its copy, which then is not read.
-    let is_known = |note: &&SourceNote| kind != Kind::Dir || **note != SourceNote::Decompressed;
+    let decompressed = SourceNote::Decompressed;
+    let is_known = |note: &&SourceNote| format != Format::Dir || **note != decompressed;
     for note in source.notes().iter().filter(is_known).chain(source.lost()) {
         tell(&format!("{}: {note}", source.name()));
     }
-    let edited = args.edits.apply(source.tree(), paths)?;
-    let tree: &dyn FileSystem = edited.as_ref().map_or(&**source.tree(), |edited| edited);
-    let rescue = Rescue::new(tree, args.rescue.keep_damaged);
-    let rescue = args.rescue.skips().then_some(&rescue);
-    let job = Job {
-        args,
-        source,
-        tree: rescue.map_or(tree, |rescue| rescue),
-        rescue,
-        edited: edited.as_ref(),
-        parallel: args.threads.parallel(),
+    let edits = args.edits.edits(paths)?;
+    // A list of files takes the place of the bar.
+    let bar = Bar::new("copied", args.quiet || args.verbose);
+    let copied = CopyJob::with(source, (&args.dst, format), edits, options, |job| {
+        let inventory = job.inventory();
+        if let Some(edited) = job.edited() {
+            warn_of_excluded(args, edited, inventory);
+        }
+        if let Some(list) = &options.priorities {
+            args.squashfs.warn_of_unlisted(list, inventory);
+        }
+        let names = Names::new(&bar, inventory, args.verbose, &args.dst);
+        let summary = job.write(&names, &mut |why| {
+            let why = message::of_error(&why.into());
+            tell(&format!("nothing is reused: {why}"));
+        })?;
+        names.finish();
+        Ok::<_, anyhow::Error>(summary)
+    });
+    let summary = copied.map_err(|error| match is_there(&args.dst) {
+        Some(reason) if format == Format::Dir && message::is_existing(&error) => anyhow!(reason),
+        _ => error,
+    })?;
+    if let Some(can_delete) = summary.read_only.filter(|_| !args.quiet) {
+        tell(match (can_delete, options.btrfs.size) {
+            (true, None) => {
+                "Linux can delete files in the image but not add any until it is enlarged; --slack leaves free space"
+            }
+            (true, Some(_)) => {
+                "Linux can delete files in the image but may find no room to add any; a larger --size leaves free space"
+            }
+            (false, _) => {
+                "Linux can only read the image: its free space is too small to delete or add files; a larger --size or device leaves more"
+            }
+        });
+    }
+    let is_cloned = |note: &CopyNote| matches!(note, CopyNote::Cloned(_));
+    let is_read = format == Format::Dir && !summary.notes.iter().any(is_cloned);
+    if is_read && source.notes().contains(&decompressed) {
+        tell(&format!("{}: {decompressed}", source.name()));
+    }
+    Ok(summary)
+}
+
+/// Names the patterns of `--exclude` that match nothing, and those that match only in the root
+/// although they are wildcards and would match elsewhere, too.
+fn warn_of_excluded(args: &Copy, edited: &Edited, inventory: &Inventory<'_>) {
+    let unmatched: Vec<&[u8]> = edited.unmatched_exclude().collect();
+    let in_root: Vec<&[u8]> = args.edits.excluded_in_root().collect();
+    let anywhere = in_root.iter().map(|pattern| [b"**/", *pattern].concat());
+    let anywhere: Vec<_> = anywhere.map(|pattern| Patterns::new([pattern])).collect();
+    if !anywhere.is_empty() {
+        for entry in inventory.names() {
+            let path = inventory.path(entry);
+            anywhere.iter().for_each(|it| _ = it.matches(&path));
+        }
+    }
+    let elsewhere = |pattern: &[u8]| {
+        let at = in_root.iter().position(|known| *known == pattern)?;
+        let is_found = anywhere[at].unmatched().next().is_none();
+        let pattern = text::of_name(pattern);
+        is_found.then(|| format!("; `**/{pattern}` matches in all directories"))
     };
-    Ok(match kind {
-        Kind::Dir | Kind::File => directory::write(&job, kind)?,
-        Kind::Tar | Kind::TarGz | Kind::TarXz | Kind::TarZst => tar::write(&job, kind)?,
-        Kind::Squashfs => squashfs::write(&job)?,
-        Kind::Btrfs => btrfs::write(&job)?,
-        Kind::Stream => stream::write(&job)?,
-    })
+    for pattern in &unmatched {
+        let hint = elsewhere(pattern).unwrap_or_default();
+        let pattern = text::of_name(pattern);
+        tell(&format!("nothing matches --exclude {pattern}{hint}"));
+    }
+    if args.quiet {
+        return;
+    }
+    for pattern in &in_root {
+        let is_wildcard = pattern.iter().any(|byte| b"*?[{".contains(byte));
+        let hint = elsewhere(pattern).filter(|_| is_wildcard && !unmatched.contains(pattern));
+        if let Some(hint) = hint {
+            let pattern = text::of_name(pattern);
+            tell(&format!(
+                "--exclude {pattern} applies to the root only{hint}"
+            ));
+        }
+    }
 }
 
 /// Says what was done, and returns whether everything could be preserved.
@@ -181,54 +258,54 @@ fn copy_tree(args: &Copy, kind: Kind, source: &SourceTree, paths: &[OsString]) -
 /// The words cannot be written to standard output.
 fn report(
     args: &Copy,
-    kind: Kind,
+    format: Format,
     source: &SourceTree,
-    done: &Done,
+    summary: &CopySummary,
     start: Instant,
 ) -> Result<bool> {
-    let is_whole = done.lost.is_empty() && done.listed.is_empty() && source.lost().is_empty();
+    let is_whole = summary.is_whole() && source.lost().is_empty();
     let seconds = start.elapsed().as_secs_f64();
+    let words = CopyWords::of(args, format, source, summary);
     if args.json {
-        let words = object(args, source, done, seconds).line() + "\n";
+        let words = object(args, source, summary, &words, seconds).line() + "\n";
         let mut out = io::stdout().lock();
         out.write_all(words.as_bytes())?;
         out.flush()?;
         return Ok(is_whole);
     }
-    for Lost { words, .. } in &done.listed {
-        tell(words);
-    }
-    for (number, lost) in done.lost.iter().enumerate() {
-        if number == NAMED_MAX {
-            tell(&format!("and {} more", done.lost.len() - NAMED_MAX));
-            break;
-        }
-        tell(lost);
+    words.losses.iter().for_each(|(_, words)| tell(words));
+    words
+        .lost
+        .iter()
+        .take(NAMED_MAX)
+        .for_each(|words| tell(words));
+    if words.lost.len() > NAMED_MAX {
+        tell(&format!("and {} more", words.lost.len() - NAMED_MAX));
     }
     if !args.quiet {
-        done.notes.iter().for_each(|note| tell(note));
-        let Done {
+        words.notes.iter().for_each(|note| tell(note));
+        let CopySummary {
             files,
-            read,
-            written,
-            used,
+            read_bytes,
+            written_bytes,
+            used_bytes,
             kept,
             ..
-        } = *done;
-        let stored = used.unwrap_or(written);
+        } = *summary;
+        let stored = used_bytes.unwrap_or(written_bytes);
         // Directories and plain tar archives store files uncompressed.
-        let ratio = match kind {
-            Kind::Squashfs | Kind::Btrfs | Kind::TarGz | Kind::TarXz | Kind::TarZst
+        let ratio = match format {
+            Format::Squashfs | Format::Btrfs | Format::TarGz | Format::TarXz | Format::TarZst
                 if stored > 0 =>
             {
-                format!(", ratio {:.3}", read as f64 / stored as f64)
+                format!(", ratio {:.3}", read_bytes as f64 / stored as f64)
             }
             _ => String::new(),
         };
         let kept = kept_in_words(kept);
-        let (read, stored) = (text::of_bytes(read), text::of_bytes(stored));
-        let size = used.map_or(String::new(), |_| {
-            format!(" to an image of {}", text::of_bytes(written))
+        let (read, stored) = (text::of_bytes(read_bytes), text::of_bytes(stored));
+        let size = used_bytes.map_or(String::new(), |_| {
+            format!(" to an image of {}", text::of_bytes(written_bytes))
         });
         let memory = peak_memory().map_or(String::new(), |bytes| {
             format!(", peak memory {}", text::of_bytes(bytes))
@@ -242,28 +319,34 @@ fn report(
 }
 
 /// What was done, as an object.
-fn object(args: &Copy, source: &SourceTree, done: &Done, seconds: f64) -> Object {
+fn object(
+    args: &Copy,
+    source: &SourceTree,
+    summary: &CopySummary,
+    words: &CopyWords,
+    seconds: f64,
+) -> Object {
     let KeptCount {
         count,
         decoded,
         by_checksum,
-    } = done.kept;
+    } = summary.kept;
     let kept = Object::new()
         .number("extents", count)
         .number("verified_by_checksum", by_checksum)
         .number("verified_by_decoding", decoded);
-    let losses = done.listed.iter().map(|Lost { path, words }| {
+    let losses = words.losses.iter().map(|(path, words)| {
         let object = Object::new().name("path", path);
         object.text("message", words)
     });
     let lost: Vec<String> = source.lost().iter().map(ToString::to_string).collect();
-    let not_preserved = done.lost.iter().chain(&lost);
+    let not_preserved = words.lost.iter().chain(&lost);
     let object = Object::of_schema("copy", VERSION)
         .text("source", source.name())
         .name("destination", args.dst.as_os_str().as_bytes())
-        .number("files", done.files)
-        .number("read_bytes", done.read)
-        .number("written_bytes", done.written)
+        .number("files", summary.files)
+        .number("read_bytes", summary.read_bytes)
+        .number("written_bytes", summary.written_bytes)
         .object("kept", kept)
         .fraction("seconds", seconds);
     let object = match peak_memory() {
@@ -273,7 +356,7 @@ fn object(args: &Copy, source: &SourceTree, done: &Done, seconds: f64) -> Object
     object
         .list("losses", losses)
         .texts("not_preserved", not_preserved.map(String::as_str))
-        .texts("notes", done.notes.iter().map(String::as_str))
+        .texts("notes", words.notes.iter().map(String::as_str))
 }
 
 /// How much was copied in compressed form, and how it was verified; empty if nothing was.
@@ -312,4 +395,22 @@ fn peak_memory() -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_follows_the_last_equals_sign() {
+        for (words, source, at) in [
+            ("a", "a", ""),
+            ("a=b/c", "a", "b/c"),
+            ("a=b=c", "a=b", "c"),
+            ("a=", "a", ""),
+        ] {
+            let words = OsString::from(words);
+            assert_eq!(split(&words), (source.into(), at.as_bytes()));
+        }
+    }
 }

@@ -22,7 +22,8 @@ struct List<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Prints names if `verbose`: on standard output, or on standard error if the tree goes to standard output.
+    /// Prints names if `verbose`: on standard output, or on standard error if the tree goes to
+    /// standard output.
     pub(crate) fn new(
         bar: &'a Bar,
         inventory: &'a Inventory<'a>,

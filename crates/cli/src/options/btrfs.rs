@@ -5,15 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use btrfs::{ChecksumType, NewSubvolume, Options, Profile, Rule, Subvolume, object};
 use clap::Args;
 use codec::Settings;
+use restow::{ChecksumType, CopyOptions, NewSubvolume, Profile, Rule};
+use tree::HostTimes;
 use tree::edit::Patterns;
-use tree::{HostTimes, Inventory, OldImage};
 
 use super::bytes::bytes;
 use super::image::{ImageArgs, epoch};
-use super::rescue::RescueArgs;
 
 /// How btrfs images are written.
 #[derive(Debug, Args)]
@@ -161,85 +160,49 @@ fn uuid(words: &str) -> Result<Uuid> {
 }
 
 impl BtrfsArgs {
-    /// Which times of files in a directory of this machine become part of the image.
-    pub(crate) fn host_times(&self) -> HostTimes {
-        if self.keep_ctime {
-            HostTimes::All
-        } else {
-            HostTimes::Modification
-        }
-    }
-
     /// How data is compressed.
     pub(crate) fn compression(image: &ImageArgs) -> Result<Option<Settings>> {
         let words = image.compress.as_deref().unwrap_or("zstd:3");
         settings(words).with_context(|| format!("--compress {words}"))
     }
 
-    /// The options for an image of the files in `inventory`. If they are of a btrfs subvolume, it and those nested in it stay
-    /// subvolumes.
-    pub(crate) fn options(
-        &self,
-        image: &ImageArgs,
-        rescue: RescueArgs,
-        source: Option<&Subvolume>,
-        inventory: &Inventory,
-        old: Option<OldImage>,
-    ) -> Result<Options> {
-        let (mut subvolumes, mut default) = (Vec::new(), None);
-        if let Some(tree) = source {
-            let id = tree.btrfs().default_subvolume()?;
-            for (own, subvolume) in tree.subvolumes_in(inventory)? {
-                if own == id {
-                    default = Some(subvolume.path.clone());
-                }
-                subvolumes.push(subvolume);
-            }
-            // One subvolume becomes the top level of the new file system, which is writable.
-            if tree.id() != object::FS_TREE {
-                subvolumes.retain(|subvolume| !subvolume.path.is_empty());
-            }
+    /// Sets the options for an image.
+    ///
+    /// # Errors
+    /// The codec is impossible, or `SOURCE_DATE_EPOCH` is.
+    pub(crate) fn set(&self, image: &ImageArgs, options: &mut CopyOptions) -> Result<()> {
+        let btrfs = &mut options.btrfs;
+        btrfs.compression = Self::compression(image)?;
+        btrfs.rules.clone_from(&self.compress_path);
+        btrfs.force = self.compress_force;
+        btrfs.checksum = self.checksum;
+        btrfs.metadata = self.metadata;
+        btrfs.nodesize = u32::try_from(self.nodesize).unwrap_or(0); // 0 is refused
+        btrfs.block_group_tree = self.block_group_tree;
+        btrfs.size = self.size;
+        btrfs.slack = self.slack;
+        btrfs.uuid = self.uuid();
+        if let Some(label) = &self.label {
+            btrfs.label = label.as_bytes().to_vec();
         }
+        let default = self.default_subvolume.as_ref();
+        btrfs.default_subvolume = default.map(|path| joined(path.as_bytes()));
         for words in &self.as_subvolume {
             let (path, is_read_only) = match words.as_bytes().strip_suffix(b":ro") {
                 Some(path) => (path, true),
                 None => (words.as_bytes(), false),
             };
-            let path = joined(path);
-            match subvolumes.iter_mut().find(|known| known.path == path) {
-                Some(known) => known.is_read_only = is_read_only,
-                None => subvolumes.push(NewSubvolume {
-                    path,
-                    is_read_only,
-                    ..NewSubvolume::default()
-                }),
-            }
+            options.subvolumes.push(NewSubvolume {
+                path: joined(path),
+                is_read_only,
+                ..NewSubvolume::default()
+            });
         }
-        if let Some(path) = &self.default_subvolume {
-            default = Some(joined(path.as_bytes()));
+        options.epoch = epoch()?;
+        if self.keep_ctime {
+            options.host_times = HostTimes::All;
         }
-        let nodesize = u32::try_from(self.nodesize).unwrap_or(0); // 0 is refused
-        let label = self.label.as_ref().map(|label| label.as_bytes().to_vec());
-        Ok(Options::default()
-            .compression(Self::compression(image)?)
-            .rules(self.compress_path.clone())
-            .force(self.compress_force)
-            .keep_extents(!image.recompress)
-            .old(old)
-            .checksum(self.checksum)
-            .metadata(self.metadata)
-            .nodesize(nodesize)
-            .block_group_tree(self.block_group_tree)
-            .size(self.size)
-            .slack(self.slack)
-            .subvolumes(subvolumes)
-            .default_subvolume(default.filter(|path| !path.is_empty()))
-            .label(label.unwrap_or_default())
-            .uuid(self.uuid.map(|uuid| uuid.0))
-            .epoch(epoch()?)
-            .duplicates(!image.no_duplicates)
-            .skip_unreadable(rescue.skips())
-            .verify(image.verify()))
+        Ok(())
     }
 }
 

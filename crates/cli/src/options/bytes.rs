@@ -6,8 +6,8 @@ const SUFFIX: &str = "must be a number of bytes, as in 4096, 16K, 1.5G, 1GiB or 
 
 /// Parses a number of bytes, such as `4096`, `16K`, `1.5G`, `1GiB` or `2GB`.
 ///
-/// K, M, G, T, P and E, alone or as `KiB` and so on, are powers of 1024; `kB`, `MB` and so on are powers of 1000. A
-/// fraction of a byte is dropped.
+/// K, M, G, T, P and E, alone or as `KiB` and so on, are powers of 1024; `kB`, `MB` and so on are
+/// powers of 1000. A fraction of a byte is dropped.
 ///
 /// # Errors
 /// It is not such a number, or exceeds 64 bits.

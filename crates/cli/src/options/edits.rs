@@ -4,12 +4,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use tree::edit::{Addition, Edited, Edits, IdMap, ModeChange, Patterns};
-use tree::{FileSystem, Time};
+use tree::Time;
+use tree::edit::{Addition, Edits, IdMap, ModeChange, Patterns};
 
 use super::moment::seconds;
 use super::owner::{group, user};
@@ -106,12 +105,11 @@ impl EditArgs {
         patterns.filter(|pattern| !pattern.contains(&b'/') && !pattern.starts_with(b"... "))
     }
 
-    /// The source with all edits, including the selection by `paths`; `None` if there are no edits.
-    pub(crate) fn apply(
-        &self,
-        source: &Arc<dyn FileSystem>,
-        paths: &[OsString],
-    ) -> Result<Option<Edited>> {
+    /// All edits, including the selection by `paths`; `None` if there are none.
+    ///
+    /// # Errors
+    /// A list cannot be read.
+    pub(crate) fn edits(&self, paths: &[OsString]) -> Result<Option<Edits>> {
         let patterns = |words: &[OsString]| Patterns::new(words.iter().map(|word| word.as_bytes()));
         let mut exclude: Vec<Vec<u8>> = self
             .exclude
@@ -146,7 +144,7 @@ impl EditArgs {
         if !is_any {
             return Ok(None);
         }
-        let edits = Edits {
+        Ok(Some(Edits {
             only: patterns(paths),
             exclude: Patterns::new(exclude),
             uid_maps: self.map_uids.clone(),
@@ -163,7 +161,6 @@ impl EditArgs {
             xattrs_only: patterns(&self.xattrs),
             xattrs_exclude: patterns(&self.exclude_xattrs),
             additions,
-        };
-        Ok(Some(Edited::new(Arc::clone(source), edits)?))
+        }))
     }
 }

@@ -2,20 +2,18 @@
 
 use std::fs;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use codec::{Filters, Settings};
-use squashfs::{Fragments, Options};
+use restow::{CopyOptions, Fragments};
 use tree::Inventory;
-use tree::OldImage;
 use tree::edit::Priorities;
 
 use super::bytes::bytes;
 use super::image::{ImageArgs, epoch};
 use super::moment::seconds;
-use super::rescue::RescueArgs;
 use crate::message::tell;
 use crate::text;
 
@@ -197,69 +195,52 @@ impl SquashfsArgs {
         Ok(compression)
     }
 
-    /// The options for an image of the files in `inventory`.
-    pub(crate) fn options(
-        &self,
-        image: &ImageArgs,
-        rescue: RescueArgs,
-        inventory: &Inventory,
-        old: Option<OldImage>,
-    ) -> Result<Options> {
-        Ok(Options {
-            compression: self.compression(image)?,
-            block_bytes: self.block_size,
-            fragments: self.fragments,
-            duplicates: !image.no_duplicates,
-            exportable: !self.no_exports,
-            xattrs: true,
-            mkfs_time: self.mkfs_time(inventory)?,
-            epoch: epoch()?,
-            sparse_max: self.sparse_max,
-            priorities: self.priorities(inventory)?,
-            padding: !self.no_padding,
-            align_bytes: self.align.unwrap_or(1),
-            offset: self.offset,
-            keep_blocks: !image.recompress,
-            old,
-            reuse_exact: self.reuse_exact,
-            skip_unreadable: rescue.skips(),
-            filter_code: image
-                .compress
-                .as_deref()
-                .is_some_and(|words| words.split(':').any(|word| word == CODE)),
-            verify: image.verify(),
-        })
+    /// Sets the options for an image.
+    ///
+    /// # Errors
+    /// The codec is impossible, or the list of priorities cannot be read.
+    pub(crate) fn set(&self, image: &ImageArgs, options: &mut CopyOptions) -> Result<()> {
+        let squashfs = &mut options.squashfs;
+        squashfs.compression = self.compression(image)?;
+        squashfs.block_bytes = self.block_size;
+        squashfs.fragments = self.fragments;
+        squashfs.exportable = !self.no_exports;
+        squashfs.sparse_max = self.sparse_max;
+        squashfs.padding = !self.no_padding;
+        squashfs.align_bytes = self.align.unwrap_or(1);
+        squashfs.offset = self.offset;
+        squashfs.reuse_exact = self.reuse_exact;
+        squashfs.filter_code = image
+            .compress
+            .as_deref()
+            .is_some_and(|words| words.split(':').any(|word| word == CODE));
+        options.epoch = epoch()?;
+        options.mkfs_time = match (self.mkfs_time, options.epoch) {
+            (Some(time), _) => Some(time),
+            (None, Some(epoch)) => Some(
+                u32::try_from(epoch)
+                    .context("SOURCE_DATE_EPOCH does not fit in a SquashFS image")?,
+            ),
+            (None, None) => None,
+        };
+        if let Some(list) = &self.sort {
+            let name = text::of_host_path(list, "-");
+            let read = || -> Result<Priorities> { Ok(Priorities::parse_list(&fs::read(list)?)?) };
+            options.priorities = Some(read().with_context(|| format!("read {name}"))?);
+        }
+        Ok(())
     }
 
-    fn priorities(&self, inventory: &Inventory) -> Result<Vec<i16>> {
-        let Some(list) = &self.sort else {
-            return Ok(Vec::new());
-        };
-        let name = text::of_host_path(list, "-");
-        let read = || -> Result<Priorities> { Ok(Priorities::parse_list(&fs::read(list)?)?) };
-        let list = read().with_context(|| format!("read {name}"))?;
-        let priorities = list.of(inventory);
+    /// Names the files of the list of priorities that the source does not have.
+    pub(crate) fn warn_of_unlisted(&self, list: &Priorities, inventory: &Inventory<'_>) {
+        let name = text::of_host_path(self.sort.as_deref().unwrap_or(Path::new("-")), "-");
+        list.of(inventory);
         for path in list.unmatched() {
             tell(&format!(
                 "{name}: {} does not exist in the source",
                 text::of_path(path)
             ));
         }
-        Ok(priorities)
-    }
-
-    fn mkfs_time(&self, inventory: &Inventory) -> Result<u32> {
-        if let Some(time) = self.mkfs_time {
-            return Ok(time);
-        }
-        if let Some(epoch) = epoch()? {
-            return u32::try_from(epoch)
-                .context("SOURCE_DATE_EPOCH does not fit in a SquashFS image");
-        }
-        let times = inventory
-            .files()
-            .map(|file| inventory.metadata(file).mtime.seconds);
-        Ok(times.max().unwrap_or(0).clamp(0, u32::MAX.into()) as u32)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use sendstream::Version;
+use restow::Version;
 
 /// How btrfs send streams are written.
 #[derive(Debug, Args)]

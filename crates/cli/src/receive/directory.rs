@@ -15,7 +15,7 @@ use tree::Progress;
 use super::record::{Entry, Record, digest};
 use super::{Receive, tell};
 use crate::bar::Bar;
-use crate::copy::directory::of_unrestored;
+use crate::copy::of_unrestored;
 use crate::message;
 use crate::stream::input::{Input, name, of_uuid};
 use crate::text;

@@ -3,7 +3,6 @@
 mod json;
 mod ncdu;
 mod picture;
-mod space;
 mod table;
 
 use std::ffi::OsString;
@@ -13,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use restow::{Address, SourceTree};
-use tree::usage::{All, ByExtents, StoredParts, Totals, Types, UsageTree, Visitor, measure};
-use tree::{DirEntry, HostTimes, Output, Progress};
+use restow::{Address, Overhead, overhead};
+use tree::usage::{All, Totals, Types, UsageTree, Visitor};
+use tree::{HostTimes, Output};
 
 use crate::bar::Bar;
 use crate::options::{QuietArgs, SourceArgs};
@@ -23,7 +22,6 @@ use crate::options::{QuietArgs, SourceArgs};
 use crate::text;
 
 pub(crate) use json::of_totals;
-pub(crate) use space::Overhead;
 pub(crate) use table::forms;
 
 /// Directories below the measured one that have a sum of their own: deeper ones are part of these.
@@ -132,13 +130,13 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
         visitors.push(list);
     }
     let bar = Bar::new("measured", args.quiet.quiet);
-    let totals = of_source(&source, (&start, path), &bar, &mut All(visitors));
+    let totals = source.measure((&start, path), &bar, &mut All(visitors));
     bar.finish();
     let totals = totals?;
     if let Some(list) = list {
         list.finish()?;
     }
-    let overhead = space::of(&source, &address, &args.source, &totals);
+    let overhead = overhead(&source, &address, &args.source.options(true), &totals);
     let overhead = overhead.with_context(|| format!("read {}", source.name()))?;
     let measured = Measured {
         name: source.path_name(path),
@@ -161,28 +159,6 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(words.as_bytes())?;
     Ok(out.flush()?)
-}
-
-/// Measures a file or directory of a source.
-///
-/// # Errors
-/// It cannot be read; what the visitor returns.
-pub(crate) fn of_source(
-    source: &SourceTree,
-    start: (&DirEntry, &[u8]),
-    progress: &dyn Progress,
-    visitor: &mut dyn Visitor,
-) -> Result<Totals> {
-    let by_extents = ByExtents(&**source.tree());
-    let parts: &dyn StoredParts = match (source.subvolume(), source.squashfs(), source.stored_dir())
-    {
-        (Some(subvolume), _, _) => &**subvolume,
-        (_, Some(image), _) => &**image,
-        (_, _, Some(dir)) => &**dir,
-        _ => &by_extents,
-    };
-    let totals = measure(&**source.tree(), parts, start, progress, visitor);
-    Ok(totals.map_err(|error| source.name_error(error))?)
 }
 
 /// Writes a file as a whole, or leaves the old one.

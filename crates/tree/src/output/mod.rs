@@ -6,7 +6,7 @@ pub mod temporary;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -140,6 +140,15 @@ impl Output {
             file,
             target: Target::Stream,
         }
+    }
+
+    /// Writes to standard output.
+    ///
+    /// # Errors
+    /// It is closed.
+    pub fn standard() -> io::Result<Output> {
+        let file = io::stdout().as_fd().try_clone_to_owned()?;
+        Ok(Output::stream(file.into()))
     }
 
     /// Takes everything that is written, like a file, and throws it away: to learn the size of a result.

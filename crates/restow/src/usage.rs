@@ -1,37 +1,60 @@
-//! What a container takes beside the data of its files.
+//! Where the stored bytes of a source are.
 
 use std::fs;
 
-use anyhow::Result;
-use restow::{Address, SourceTree};
-use tree::usage::Totals;
+use tree::usage::{ByExtents, StoredParts, Totals, Visitor, measure};
+use tree::{DirEntry, Progress};
 
-use crate::options::SourceArgs;
+use crate::{Address, OpenOptions, Result, SourceTree};
 
 /// The bytes of SquashFS's superblock (`struct squashfs_super_block`).
 const SUPERBLOCK_BYTES: u64 = 96;
 
 /// Bytes that are not data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overhead {
+pub struct Overhead {
     /// Of metadata, in one copy: trees, tables, or headers of commands.
-    pub(crate) metadata: u64,
+    pub metadata: u64,
     /// Allocated and unused: free space in the chunks of btrfs; gaps and padding.
-    pub(crate) slack: u64,
+    pub slack: u64,
 }
 
-/// What a container takes beside data; `None` if only a part of it was measured, or if it has no such bytes.
+impl SourceTree {
+    /// Measures a file or directory with everything below it.
+    ///
+    /// # Errors
+    /// It cannot be read; those of the visitor.
+    pub fn measure(
+        &self,
+        start: (&DirEntry, &[u8]),
+        progress: &dyn Progress,
+        visitor: &mut dyn Visitor,
+    ) -> Result<Totals> {
+        let by_extents = ByExtents(&**self.tree());
+        let parts: &dyn StoredParts = match (self.subvolume(), self.squashfs(), self.stored_dir()) {
+            (Some(subvolume), _, _) => &**subvolume,
+            (_, Some(image), _) => &**image,
+            (_, _, Some(dir)) => &**dir,
+            _ => &by_extents,
+        };
+        let totals = measure(&**self.tree(), parts, start, progress, visitor);
+        totals.map_err(|error| self.name_error(error))
+    }
+}
+
+/// The bytes that a container has beside data; `None` if only a part of it was measured, or if it
+/// has no such bytes.
 ///
 /// # Errors
 /// The image cannot be read.
-pub(crate) fn of(
+pub fn overhead(
     source: &SourceTree,
     address: &Address,
-    args: &SourceArgs,
+    options: &OpenOptions,
     totals: &Totals,
 ) -> Result<Option<Overhead>> {
-    let is_part = address.subvolume.is_some() || args.subvolume.is_some() || args.no_nested;
-    if is_part || source.directory().is_some() {
+    let is_named = address.subvolume.is_some() || options.subvolume.is_some();
+    if is_named || options.no_nested || source.directory().is_some() {
         return Ok(None);
     }
     let stored = totals.total().stored;
@@ -52,7 +75,7 @@ pub(crate) fn of(
         }));
     }
     let file = fs::metadata(&address.path).ok();
-    let file = file.filter(|file| file.is_file() && args.file.image_at.is_none());
+    let file = file.filter(|file| file.is_file() && options.image_at.is_none());
     if let Some(image) = source.squashfs() {
         let superblock = image.superblock();
         let area = superblock.inode_table.saturating_sub(SUPERBLOCK_BYTES);
@@ -62,8 +85,9 @@ pub(crate) fn of(
             slack: area.saturating_sub(stored).saturating_add(padding),
         }));
     }
-    // Of a stream with several subvolumes, which has a note, one is measured; with parents, their data is measured, too.
-    let is_whole = args.base.is_empty() && source.notes().is_empty() && source.is_stream();
+    // Of a stream with several subvolumes, which has a note, one is measured; with parents, their
+    // data is measured, too.
+    let is_whole = options.base.is_empty() && source.notes().is_empty() && source.is_stream();
     Ok(file.filter(|_| is_whole).map(|file| Overhead {
         metadata: file.len().saturating_sub(stored),
         slack: 0,

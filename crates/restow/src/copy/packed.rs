@@ -4,43 +4,17 @@ use std::io::{self, PipeReader, Read, Write};
 use std::panic::resume_unwind;
 use std::thread;
 
-use anyhow::{Context, Result, bail};
 use codec::{Packer, SeekTable, Wrapper};
 use tree::{Error, Output, Parallel, ordered};
 
 /// How an archive is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packing {
-    wrapper: Wrapper,
-    level: Option<u8>,
+    pub(super) wrapper: Wrapper,
+    pub(super) level: Option<u8>,
 }
 
 impl Packing {
-    /// The compression format of the destination, with the level that `--compress` gives: `zstd:19` or `zstd`.
-    ///
-    /// # Errors
-    /// It names another format, or there is no such level.
-    pub(super) fn of(wrapper: Wrapper, compress: Option<&str>) -> Result<Packing> {
-        let level = match compress.map(|words| words.split_once(':').unwrap_or((words, ""))) {
-            None => None,
-            Some((name, _)) if name != wrapper.name() => {
-                bail!(
-                    "--compress {name}: the name of DST says that it is compressed with {}",
-                    wrapper.name()
-                )
-            }
-            Some((_, "")) => None,
-            Some((_, level)) => Some(
-                level
-                    .parse()
-                    .with_context(|| format!("`{level}` is not a level"))?,
-            ),
-        };
-        let packing = Packing { wrapper, level };
-        packing.packer().context("--compress")?;
-        Ok(packing)
-    }
-
     fn packer(self) -> Result<Packer, codec::Error> {
         Packer::new(self.wrapper, self.level)
     }
@@ -82,7 +56,7 @@ impl Packing {
         let mut bytes = 0;
         ordered(
             parallel,
-            Parts {
+            ArchiveParts {
                 content,
                 part_bytes: Packer::part_bytes(self.wrapper),
             },
@@ -108,13 +82,13 @@ impl Packing {
     }
 }
 
-/// What comes through a pipe, in parts.
-struct Parts {
+/// The content of a pipe, in parts.
+struct ArchiveParts {
     content: PipeReader,
     part_bytes: usize,
 }
 
-impl Iterator for Parts {
+impl Iterator for ArchiveParts {
     type Item = io::Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
@@ -124,22 +98,6 @@ impl Iterator for Parts {
             Ok(0) => None,
             Ok(_) => Some(Ok(part)),
             Err(error) => Some(Err(error)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_codec_is_that_of_the_name() {
-        let of = |words| Packing::of(Wrapper::Zstd, words);
-        assert_eq!(of(None).unwrap().level, None);
-        assert_eq!(of(Some("zstd")).unwrap().level, None);
-        assert_eq!(of(Some("zstd:19")).unwrap().level, Some(19));
-        for wrong in ["gzip", "gzip:9", "zstd:23", "zstd:0", "zstd:x", "19"] {
-            assert!(of(Some(wrong)).is_err(), "{wrong}");
         }
     }
 }

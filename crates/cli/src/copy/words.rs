@@ -1,0 +1,232 @@
+//! What a copy lost, and what else it did, in words.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+
+use restow::{CopyNote, CopySummary, Format, LossReason, SourceTree, Unpreserved};
+use tree::Error;
+use tree::extract::{Aspect, Unrestored};
+
+use super::Copy;
+use crate::message;
+use crate::text;
+
+/// Ranges of bytes that are shown for each file.
+const RANGES_MAX: usize = 100;
+
+/// The words for the result of a copy.
+pub(super) struct CopyWords {
+    /// Files and parts of files that are not in the output, with their paths. All are printed.
+    pub(super) losses: Vec<(Vec<u8>, String)>,
+    /// Properties of the others that are lost, a line each. If there are many, some are only
+    /// counted.
+    pub(super) lost: Vec<String>,
+    /// What else was done, a line each.
+    pub(super) notes: Vec<String>,
+}
+
+impl CopyWords {
+    pub(super) fn of(
+        args: &Copy,
+        format: Format,
+        source: &SourceTree,
+        summary: &CopySummary,
+    ) -> CopyWords {
+        let parent = args.dst.parent().filter(|_| format == Format::File);
+        let in_dst = |path: &[u8]| {
+            let path = parent.unwrap_or(&args.dst).join(OsStr::from_bytes(path));
+            text::of_host_path(&path, "-")
+        };
+        let (mut losses, mut refused) = (Vec::new(), Vec::new());
+        for loss in &summary.losses {
+            let path = loss.path.clone();
+            match &loss.reason {
+                LossReason::NotMerged(reason) => {
+                    let (name, reason) = (in_dst(&path), message::of_reason(reason));
+                    refused.push((path, format!("{name}: not merged: {reason}")));
+                }
+                LossReason::Reread(_) => {
+                    let words = of_loss(&source.path_name(&path), &loss.reason);
+                    refused.push((path, words));
+                }
+                reason => {
+                    let words = of_loss(&source.path_name(&path), reason);
+                    losses.push((path, words));
+                }
+            }
+        }
+        losses.sort();
+        losses.extend(refused);
+        let mut lost = Vec::new();
+        for it in &summary.unpreserved {
+            of_unpreserved(it, source, in_dst, &mut lost);
+        }
+        let notes = summary.notes.iter().map(|note| of_note(note, args));
+        CopyWords {
+            losses,
+            lost,
+            notes: notes.collect(),
+        }
+    }
+}
+
+fn of_loss(name: &str, loss: &LossReason) -> String {
+    match loss {
+        LossReason::Names { is_empty, error } if *is_empty => {
+            format!("{name}: left empty, cannot be read: {}", of_error(error))
+        }
+        LossReason::Names { error, .. } => {
+            let reason = of_error(error);
+            format!("{name}: some files skipped, cannot be listed: {reason}")
+        }
+        LossReason::File(error) => format!("{name}: skipped, cannot be read: {}", of_error(error)),
+        LossReason::Xattrs(error) => {
+            let reason = of_error(error);
+            format!("{name}: extended attributes not copied, cannot be read: {reason}")
+        }
+        LossReason::Content(ranges, error) => {
+            let (ranges, reason) = (of_ranges(ranges), of_error(error));
+            format!("{name}: zeros in place of bytes {ranges}, which cannot be read: {reason}")
+        }
+        LossReason::Reread(error) => {
+            let reason = of_error(error);
+            format!("{name}: zeros in place of a part that could not be read again: {reason}")
+        }
+        _ => format!("{name}: changed while it was read"),
+    }
+}
+
+fn of_unpreserved(
+    lost: &Unpreserved,
+    source: &SourceTree,
+    in_dst: impl Fn(&[u8]) -> String,
+    words: &mut Vec<String>,
+) {
+    let name = |path: &[u8]| source.path_name(path);
+    words.push(match lost {
+        Unpreserved::Xattr { path, name, why } => format!(
+            "{}: extended attribute {} not copied: {why}",
+            source.path_name(path),
+            text::of_name(name)
+        ),
+        Unpreserved::Time(path) => format!(
+            "{}: modification time changed to the nearest that SquashFS can hold",
+            name(path)
+        ),
+        Unpreserved::Links(path) => format!(
+            "{}: hard links across subvolumes became files with shared extents",
+            name(path)
+        ),
+        Unpreserved::Socket(path) => format!(
+            "{}: not copied: tar archives cannot hold sockets",
+            name(path)
+        ),
+        Unpreserved::Host(unrestored) => return words.extend(of_unrestored(unrestored, in_dst)),
+        _ => return,
+    });
+}
+
+fn of_note(note: &CopyNote, args: &Copy) -> String {
+    let old = || {
+        let path = args.image.reuse.as_deref().unwrap_or(&args.dst);
+        text::of_host_path(path, "standard input")
+    };
+    match note {
+        CopyNote::OldDiffers => format!(
+            "nothing was reused: {} was not made with the same settings by this version",
+            old()
+        ),
+        CopyNote::Reused(reused, encoded) => format!(
+            "{} reused from {}, {encoded} encoded",
+            text::count(*reused, "block"),
+            old()
+        ),
+        CopyNote::FilesKept(count) => {
+            format!("{} in the destination kept", text::count(*count, "file"))
+        }
+        CopyNote::Deleted(count) => {
+            let noun = if *count == 1 { "entry" } else { "entries" };
+            format!("{count} {noun} of the old directory deleted")
+        }
+        CopyNote::Cloned(1) => "1 file shares its data with the source".to_owned(),
+        CopyNote::Cloned(count) => format!("{count} files share their data with the source"),
+        CopyNote::ExtentsShared(count) => {
+            format!("{} shared with others", text::count(*count, "extent"))
+        }
+        CopyNote::Decompressed(count, reason) => format!(
+            "{} written decompressed: {}",
+            text::count(*count, "compressed extent"),
+            message::of_reason(reason)
+        ),
+        _ => String::new(),
+    }
+}
+
+/// What could not be restored, in words.
+pub(crate) fn of_unrestored(
+    unrestored: &Unrestored,
+    path_name: impl Fn(&[u8]) -> String,
+) -> Vec<String> {
+    let mut lost = Vec::new();
+    for (aspect, names, count) in unrestored.counts() {
+        for example in unrestored.examples(aspect) {
+            let path = path_name(&example.path);
+            let reason = message::of_reason(&example.reason);
+            lost.push(format!(
+                "{path}: {} not preserved: {reason}",
+                name_of(aspect)
+            ));
+        }
+        let shown = unrestored.examples(aspect).count() as u64;
+        if count > shown {
+            lost.push(format!("and {} more {names}", count - shown));
+        }
+    }
+    if unrestored.count(Aspect::Owner) > 0 {
+        lost.push("use --no-owners to ignore the owners in the source".into());
+    }
+    lost
+}
+
+fn name_of(aspect: Aspect) -> &'static str {
+    match aspect {
+        Aspect::Device => "device file",
+        Aspect::Owner => "owner",
+        Aspect::Mode => "mode",
+        Aspect::Xattr => "extended attributes",
+        Aspect::Attributes => "file attributes",
+        Aspect::Time => "timestamps",
+    }
+}
+
+fn of_error(error: &Error) -> String {
+    message::of_reason(&message::of_tree_error(error))
+}
+
+/// Ranges with their first and last byte.
+fn of_ranges(ranges: &[Range<u64>]) -> String {
+    let mut words = String::new();
+    for (number, range) in ranges.iter().take(RANGES_MAX).enumerate() {
+        let comma = if number > 0 { ", " } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(words, "{comma}{}-{}", range.start, range.end - 1);
+    }
+    if ranges.len() > RANGES_MAX {
+        let _ = write!(words, " and {} more ranges", ranges.len() - RANGES_MAX);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_name_their_first_and_last_byte() {
+        assert_eq!(of_ranges(&[0..4096, 8192..8193]), "0-4095, 8192-8192");
+        let many: Vec<_> = (0..102).map(|n| n * 2..n * 2 + 1).collect();
+        assert!(of_ranges(&many).ends_with("198-198 and 2 more ranges"));
+    }
+}

@@ -1,0 +1,218 @@
+//! The format of a destination.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use codec::Wrapper;
+
+use crate::error::refuse;
+use crate::{Result, text};
+
+/// The format of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A directory.
+    Dir,
+    /// One regular file, with its mode and times.
+    File,
+    /// A tar archive (PAX).
+    Tar,
+    /// A tar archive, compressed with gzip.
+    TarGz,
+    /// A tar archive, compressed with xz.
+    TarXz,
+    /// A tar archive, compressed with zstd.
+    TarZst,
+    /// A SquashFS image.
+    Squashfs,
+    /// A btrfs image.
+    Btrfs,
+    /// A btrfs send stream.
+    Stream,
+}
+
+impl Format {
+    /// The format of a destination: the one that was chosen, or the one that follows from its name.
+    ///
+    /// # Errors
+    /// restow cannot write that format, or not to standard output.
+    pub fn of(dst: &Path, chosen: Option<Format>) -> Result<Format> {
+        let format = match chosen {
+            Some(format) => format,
+            None if dst == Path::new("-") => Format::Tar,
+            None => format_of_name(dst)?,
+        };
+        refuse_standard_output(format, dst)?;
+        Ok(format)
+    }
+
+    /// The compression of the whole.
+    pub fn wrapper(self) -> Option<Wrapper> {
+        match self {
+            Format::TarGz => Some(Wrapper::Gzip),
+            Format::TarXz => Some(Wrapper::Xz),
+            Format::TarZst => Some(Wrapper::Zstd),
+            Format::Dir
+            | Format::File
+            | Format::Tar
+            | Format::Squashfs
+            | Format::Btrfs
+            | Format::Stream => None,
+        }
+    }
+
+    /// Whether it is written from its beginning to its end, so that it can go into a pipe.
+    pub fn is_sequential(self) -> bool {
+        !matches!(
+            self,
+            Format::Dir | Format::File | Format::Squashfs | Format::Btrfs
+        )
+    }
+
+    /// What it is called, with an article.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Format::Dir => "a directory",
+            Format::File => "a file",
+            Format::Tar | Format::TarGz | Format::TarXz | Format::TarZst => "a tar archive",
+            Format::Squashfs => "a SquashFS image",
+            Format::Btrfs => "a btrfs image",
+            Format::Stream => "a btrfs send stream",
+        }
+    }
+}
+
+/// Refuses a destination on standard output that has to be written at any place.
+fn refuse_standard_output(format: Format, dst: &Path) -> Result<()> {
+    if dst != Path::new("-") {
+        return Ok(());
+    }
+    match format {
+        Format::File => refuse!("`restow cat` prints a file to standard output"),
+        Format::Dir => refuse!("a directory cannot be written to standard output"),
+        Format::Squashfs | Format::Btrfs => refuse!(
+            "{} is not written sequentially and cannot go to standard output",
+            format.noun()
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn format_of_name(path: &Path) -> Result<Format> {
+    // A trailing slash means a directory, whatever the extension.
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return Ok(Format::Dir);
+    }
+    let extension = path.extension().map(OsStr::to_ascii_lowercase);
+    Ok(
+        match extension.as_deref().map_or(&b""[..], OsStrExt::as_bytes) {
+            b"tar" => Format::Tar,
+            b"sqfs" | b"squashfs" | b"sfs" | b"snap" => Format::Squashfs,
+            b"btrfs" => Format::Btrfs,
+            b"stream" | b"send" => Format::Stream,
+            b"tgz" => Format::TarGz,
+            b"txz" => Format::TarXz,
+            b"tzst" => Format::TarZst,
+            b"gz" if is_tar(path) => Format::TarGz,
+            b"xz" if is_tar(path) => Format::TarXz,
+            b"zst" if is_tar(path) => Format::TarZst,
+            b"bz2" | b"tbz2" | b"lz4" | b"lz" => refuse!(
+                "restow compresses archives with gzip, xz or zstd; for others, write to `-` and pipe it into a compressor"
+            ),
+            b"zip" | b"7z" | b"rar" | b"cpio" | b"iso" | b"img" | b"ext4" | b"erofs" => refuse!(
+                "restow cannot write the format that this name suggests; choose a format with --to"
+            ),
+            _ if fs::metadata(path).is_ok_and(|there| !there.is_dir()) => {
+                let name = text::of_host_path(path, "-");
+                refuse!("{name} is not a directory; choose a format with --to")
+            }
+            ending if is_of_directory(ending) || path.is_dir() => Format::Dir,
+            ending => {
+                let (name, ending) = (text::of_host_path(path, "-"), text::of_name(ending));
+                let likely = likely(ending.as_bytes());
+                refuse!(
+                    "{name}: unknown ending `.{ending}`; choose a format with --to, such as {likely}"
+                )
+            }
+        },
+    )
+}
+
+/// Whether the name without its last ending is that of a tar archive.
+fn is_tar(path: &Path) -> bool {
+    let stem = path.file_stem().map(Path::new);
+    let ending = stem.and_then(Path::extension);
+    ending.is_some_and(|ending| ending.eq_ignore_ascii_case("tar"))
+}
+
+/// Whether names of directories have this ending: none, the last part of a version, or `.d`.
+fn is_of_directory(ending: &[u8]) -> bool {
+    let is_version = ending.first().is_none_or(u8::is_ascii_digit);
+    is_version || matches!(ending, b"d" | b"dir")
+}
+
+/// The options for the formats that an unknown ending may mean.
+fn likely(ending: &[u8]) -> &'static str {
+    match ending {
+        b"gz" | b"xz" | b"zst" => "`--to tar.gz`, `--to tar.xz` or `--to tar.zst`",
+        _ if ending.starts_with(b"sq") => "`--to squashfs`",
+        b"raw" | b"disk" | b"vhd" | b"vhdx" | b"vmdk" | b"qcow2" | b"dd" | b"bin" => {
+            "`--to btrfs` (a raw image) or `--to squashfs`"
+        }
+        _ => "`--to dir`, `--to squashfs` or, for one file, `--to file`",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_which_format_or_it_is_refused() {
+        for (name, kind) in [
+            ("a.tar", Format::Tar),
+            ("a.tar.gz", Format::TarGz),
+            ("a.tgz", Format::TarGz),
+            ("a.TAR.XZ", Format::TarXz),
+            ("a.tar.zst", Format::TarZst),
+            ("a.SQFS", Format::Squashfs),
+            ("a.btrfs", Format::Btrfs),
+            ("a.stream", Format::Stream),
+            ("restored", Format::Dir),
+            (".config", Format::Dir),
+            ("linux-6.18", Format::Dir),
+            ("conf.d", Format::Dir),
+            ("a.sqsh/", Format::Dir),
+        ] {
+            assert_eq!(Format::of(Path::new(name), None).unwrap(), kind, "{name}");
+        }
+        for (name, words) in [
+            (
+                "x.sqsh",
+                "x.sqsh: unknown ending `.sqsh`; choose a format with --to, such as `--to squashfs`",
+            ),
+            (
+                "x.raw",
+                "such as `--to btrfs` (a raw image) or `--to squashfs`",
+            ),
+            ("x.disk", "such as `--to btrfs`"),
+            ("x.vhd", "such as `--to btrfs`"),
+            ("x.txt", "or, for one file, `--to file`"),
+            ("x.gz", "such as `--to tar.gz`"),
+            (
+                "x.tar.bz2",
+                "restow compresses archives with gzip, xz or zstd",
+            ),
+            ("x.zip", "restow cannot write the format"),
+        ] {
+            let error = Format::of(Path::new(name), None).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+            assert_eq!(
+                Format::of(Path::new(name), Some(Format::Dir)).unwrap(),
+                Format::Dir
+            );
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A copy whose source is known.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use tree::edit::{Edited, Edits};
+use tree::rescue::{Loss, Rescue};
+use tree::{FileKind, FileSystem, Inventory, Output};
+
+use super::format::Format;
+use super::options::CopyOptions;
+use super::summary::{CopyLoss, LossReason};
+use crate::error::During;
+use crate::{Error, Result, SourceTree, text};
+
+/// A copy whose source is listed, before anything is written.
+pub struct CopyJob<'a> {
+    pub(super) source: &'a SourceTree,
+    edited: Option<&'a Edited>,
+    /// The view without the files that cannot be read.
+    rescue: Option<&'a Rescue<'a>>,
+    pub(super) inventory: Inventory<'a>,
+    pub(super) dst: &'a Path,
+    pub(super) format: Format,
+    pub(super) options: &'a CopyOptions,
+}
+
+impl<'a> CopyJob<'a> {
+    /// Lists the files of a source, with the edits, and hands the job to `run`.
+    ///
+    /// # Errors
+    /// The tree cannot be read or exceeds a limit, or a selected path does not exist; those of
+    /// `run`.
+    pub fn with<T, E: From<Error>>(
+        source: &SourceTree,
+        (dst, format): (&Path, Format),
+        edits: Option<Edits>,
+        options: &CopyOptions,
+        run: impl FnOnce(&CopyJob<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let edited = edits.map(|edits| Edited::new(Arc::clone(source.tree()), edits));
+        let edited = edited.transpose().map_err(Error::from)?;
+        let tree: &dyn FileSystem = edited.as_ref().map_or(&**source.tree(), |edited| edited);
+        let rescue = Rescue::new(tree, options.keep_damaged);
+        let rescue = options.skips().then_some(&rescue);
+        let tree = rescue.map_or(tree, |rescue| rescue);
+        let inventory = Inventory::of(tree, &options.limits);
+        let inventory = inventory.map_err(|error| source.name_error(error))?;
+        let unmatched = edited.as_ref().and_then(|it| it.unmatched_only().next());
+        if let Some(path) = unmatched {
+            let path = source.path_name(path);
+            return Err(Error::refused(format!("{path} does not exist")).into());
+        }
+        run(&CopyJob {
+            source,
+            edited: edited.as_ref(),
+            rescue,
+            inventory,
+            dst,
+            format,
+            options,
+        })
+    }
+
+    /// The files that are copied.
+    pub fn inventory(&self) -> &Inventory<'a> {
+        &self.inventory
+    }
+
+    /// The tree with its edits, if there are any.
+    pub fn edited(&self) -> Option<&Edited> {
+        self.edited
+    }
+
+    /// A verb and the destination, for errors.
+    pub(super) fn on_dst(&self, verb: &str) -> String {
+        let dst = text::of_host_path(self.dst, "standard output");
+        format!("{verb} {dst}")
+    }
+
+    /// The output; standard output for `-`.
+    pub(super) fn output(&self) -> Result<Output> {
+        let output = if self.dst == Path::new("-") {
+            Output::standard().map_err(Into::into)
+        } else {
+            Output::create(self.dst, self.options.overwrite)
+        };
+        output.during(|| self.on_dst("create"))
+    }
+
+    /// Finishes the output, if `made` has no error; names the file of an error in it.
+    pub(super) fn finish<T>(&self, made: tree::Result<T>, output: Output) -> Result<T> {
+        let made = self.name_error(made)?;
+        output.commit().during(|| self.on_dst("finish"))?;
+        Ok(made)
+    }
+
+    /// Names the file or the destination that an error concerns.
+    pub(super) fn name_error<T>(&self, made: tree::Result<T>) -> Result<T> {
+        match made {
+            // SquashFS names other files than those of the source, too.
+            Err(error @ tree::Error::File { verb, .. })
+                if verb == "read" || self.format != Format::Squashfs =>
+            {
+                Err(self.source.name_error(error))
+            }
+            made => made.during(|| self.on_dst("write")),
+        }
+    }
+
+    /// Each file that is not in the destination, or not as it was, because it cannot be read. The
+    /// writer found `unreadable`; with the path of a directory, these are its extended attributes.
+    pub(super) fn losses(&self, unreadable: Vec<(Vec<u8>, tree::Error)>) -> Vec<CopyLoss> {
+        let inventory = &self.inventory;
+        let mut losses = Vec::new();
+        let skipped: HashSet<Vec<u8>> = unreadable.iter().map(|(path, _)| path.clone()).collect();
+        let rescued = self.rescue.map(|rescue| rescue.losses(inventory));
+        for (path, loss) in rescued.into_iter().flatten() {
+            // A file that is left out has no bad ranges, too.
+            if skipped.contains(&path) {
+                continue;
+            }
+            let reason = match loss {
+                Loss::Names(error) => LossReason::Names {
+                    is_empty: inventory
+                        .find(&path)
+                        .is_some_and(|dir| inventory.entries(inventory.file(dir)).len() == 0),
+                    error,
+                },
+                Loss::File(error) => LossReason::File(error),
+                Loss::Xattrs(error) => LossReason::Xattrs(error),
+                Loss::Content(ranges, error) => LossReason::Content(ranges, error),
+            };
+            losses.push(CopyLoss { path, reason });
+        }
+        for (path, error) in unreadable {
+            let file = inventory.find(&path).map(|entry| inventory.file(entry));
+            let is_dir = file.is_some_and(|file| inventory.kind(file) == FileKind::Directory);
+            let reason = if is_dir {
+                LossReason::Xattrs(error)
+            } else {
+                LossReason::File(error)
+            };
+            losses.push(CopyLoss { path, reason });
+        }
+        let changed = self.source.changed().into_iter().map(|path| CopyLoss {
+            path,
+            reason: LossReason::Changed,
+        });
+        losses.extend(changed);
+        losses
+    }
+}

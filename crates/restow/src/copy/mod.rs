@@ -1,0 +1,102 @@
+//! Copies of trees into every format.
+
+mod btrfs;
+mod directory;
+mod format;
+mod job;
+mod options;
+mod packed;
+mod reuse;
+mod squashfs;
+mod stream;
+mod summary;
+mod tar;
+
+use std::path::Path;
+
+use tree::{HostTimes, Progress};
+
+use crate::{Error, Result, SourceTree};
+
+pub use format::Format;
+pub use job::CopyJob;
+pub use options::{CopyOptions, StreamOptions};
+pub use stream::subvolume_name;
+pub use summary::{CopyLoss, CopyNote, CopySummary, LossReason, Unpreserved};
+
+/// Copies a tree to `dst`: a path, whose name says the format unless the options do.
+///
+/// # Errors
+/// The source cannot be read, the destination cannot be written, or an option is impossible. Then
+/// nothing is written.
+pub fn copy(
+    source: SourceTree,
+    dst: impl AsRef<Path>,
+    options: &CopyOptions,
+    progress: &dyn Progress,
+) -> Result<CopySummary> {
+    let dst = dst.as_ref();
+    let format = Format::of(dst, options.format)?;
+    let source = source.for_format(format, dst, options)?;
+    CopyJob::with(&source, (dst, format), None, options, |job| {
+        job.write(progress, &mut |_| {})
+    })
+}
+
+impl CopyJob<'_> {
+    /// Writes the destination. `warn` gets the reason if no data of an older image can be reused.
+    ///
+    /// # Errors
+    /// The source cannot be read, or the destination cannot be written.
+    pub fn write(
+        &self,
+        progress: &dyn Progress,
+        warn: &mut dyn FnMut(Error),
+    ) -> Result<CopySummary> {
+        let (files, bytes) = (self.inventory.file_count(), self.inventory.content_bytes());
+        progress.expect(Some(files.into()), Some(bytes));
+        match self.format {
+            Format::Dir | Format::File => directory::write(self, progress),
+            Format::Tar | Format::TarGz | Format::TarXz | Format::TarZst => {
+                tar::write(self, progress)
+            }
+            Format::Squashfs => squashfs::write(self, progress, warn),
+            Format::Btrfs => btrfs::write(self, progress, warn),
+            Format::Stream => stream::write(self, progress),
+        }
+    }
+}
+
+impl SourceTree {
+    /// The same source with as much of its files as a format keeps: their times, and the extents
+    /// that are stored on btrfs.
+    ///
+    /// # Errors
+    /// It is no directory and has to accept changes, or it cannot be opened again.
+    pub fn for_format(
+        mut self,
+        format: Format,
+        dst: &Path,
+        options: &CopyOptions,
+    ) -> Result<SourceTree> {
+        let times = match format {
+            Format::Btrfs => options.host_times,
+            // It stores no others, and each takes memory.
+            Format::Squashfs => HostTimes::Modification,
+            _ => HostTimes::default(),
+        };
+        if times != HostTimes::default() || options.accept_changed {
+            self = self.reading(times, options.accept_changed)?;
+        }
+        let keeps_extents = match format {
+            Format::Btrfs | Format::Squashfs | Format::Stream => true,
+            Format::Dir => directory::is_on_btrfs(dst),
+            _ => false,
+        };
+        // What changes while it is read is taken as it is then, and its extents with it.
+        if keeps_extents && !options.accept_changed {
+            self = self.with_stored_extents(times)?;
+        }
+        Ok(self)
+    }
+}

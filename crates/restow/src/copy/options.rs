@@ -1,0 +1,142 @@
+//! Options for copies.
+
+use std::path::PathBuf;
+
+use btrfs::NewSubvolume;
+use codec::Settings;
+use sendstream::Version;
+use tree::edit::Priorities;
+use tree::extract::Existing;
+use tree::{HostTimes, Limits, Parallel, Verify};
+
+use super::format::Format;
+
+/// How a tree is copied. Options for another format than that of the destination have no effect.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CopyOptions {
+    /// The format of the destination; by default the one that its name says.
+    pub format: Option<Format>,
+    /// Replace an existing file.
+    pub overwrite: bool,
+    /// The threads that encode and write.
+    pub parallel: Parallel,
+    /// Limits on the source.
+    pub limits: Limits,
+    /// Skip files that cannot be read.
+    pub skip_unreadable: bool,
+    /// As `skip_unreadable`, but keep the readable parts of damaged files.
+    pub keep_damaged: bool,
+    /// Accept files of a directory that change while they are read.
+    pub accept_changed: bool,
+    /// Directories: an existing destination.
+    pub existing: Existing,
+    /// Directories: restore owners.
+    pub owners: bool,
+    /// Directories: wait until the data is on disk.
+    pub sync: bool,
+    /// Compressed archives: the level.
+    pub level: Option<u8>,
+    /// Images: do not keep data in compressed form.
+    pub recompress: bool,
+    /// Images: the older image whose compressed data is kept where content is unchanged.
+    pub reuse: Option<PathBuf>,
+    /// Images: take files of equal path, size and modification time for unchanged.
+    pub trust_mtime: bool,
+    /// Images: store files with equal content once.
+    pub duplicates: bool,
+    /// Images: data that is decoded again before the image counts as finished.
+    pub verify: Verify,
+    /// Images: no time of a file is later, in seconds since 1970.
+    pub epoch: Option<i64>,
+    /// btrfs images: the times that files of a directory of this machine get.
+    pub host_times: HostTimes,
+    /// SquashFS images: the format's own options. Those above count for both.
+    pub squashfs: squashfs::Options,
+    /// SquashFS images: the creation time; by default the newest modification time of a file.
+    pub mkfs_time: Option<u32>,
+    /// SquashFS images: the order of file data.
+    pub priorities: Option<Priorities>,
+    /// btrfs images: the format's own options. Those above count for both.
+    pub btrfs: btrfs::Options,
+    /// btrfs images: directories that become subvolumes, beside the subvolumes of a btrfs source.
+    pub subvolumes: Vec<NewSubvolume>,
+    /// Send streams: the options of the format.
+    pub stream: StreamOptions,
+    /// The directory for unnamed files with the content of an archive that is reused.
+    pub spool_dir: PathBuf,
+}
+
+/// How a send stream is written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StreamOptions {
+    /// The name of the subvolume; by default that of the destination without its ending.
+    pub name: Option<Vec<u8>>,
+    /// The UUID of the subvolume; by default a hash of the commands.
+    pub uuid: Option<[u8; 16]>,
+    /// The version.
+    pub version: Version,
+    /// Write plain data, not as it is stored.
+    pub plain: bool,
+    /// Encode all data.
+    pub encode: Option<Settings>,
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        CopyOptions {
+            format: None,
+            overwrite: false,
+            parallel: Parallel::available(),
+            limits: Limits::default(),
+            skip_unreadable: false,
+            keep_damaged: false,
+            accept_changed: false,
+            existing: Existing::Refuse,
+            owners: true,
+            sync: true,
+            level: None,
+            recompress: false,
+            reuse: None,
+            trust_mtime: false,
+            duplicates: true,
+            verify: Verify::Encoded,
+            epoch: None,
+            host_times: HostTimes::Modification,
+            squashfs: squashfs::Options::default(),
+            mkfs_time: None,
+            priorities: None,
+            btrfs: btrfs::Options::default(),
+            subvolumes: Vec::new(),
+            stream: StreamOptions::default(),
+            spool_dir: "/var/tmp".into(),
+        }
+    }
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        StreamOptions {
+            name: None,
+            uuid: None,
+            version: Version::V2,
+            plain: false,
+            encode: None,
+        }
+    }
+}
+
+impl CopyOptions {
+    /// Whether files that cannot be read are left out.
+    pub fn skips(&self) -> bool {
+        self.skip_unreadable || self.keep_damaged
+    }
+
+    /// The same with this older image.
+    #[must_use]
+    pub fn reusing(mut self, old: impl Into<PathBuf>) -> CopyOptions {
+        self.reuse = Some(old.into());
+        self
+    }
+}

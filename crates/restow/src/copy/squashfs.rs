@@ -1,0 +1,75 @@
+//! Copies to SquashFS images.
+
+use squashfs::Options;
+use tree::Progress;
+
+use super::job::CopyJob;
+use super::reuse;
+use super::summary::{CopySummary, Unpreserved, lost_xattrs};
+use crate::error::refuse;
+use crate::{Error, Result, text};
+
+/// Writes a SquashFS image.
+///
+/// # Errors
+/// The source cannot be read, or the destination cannot be written.
+pub(super) fn write(
+    job: &CopyJob<'_>,
+    progress: &dyn Progress,
+    warn: &mut dyn FnMut(Error),
+) -> Result<CopySummary> {
+    let (inventory, all) = (&job.inventory, job.options);
+    let options = Options {
+        duplicates: all.duplicates,
+        mkfs_time: all.mkfs_time.unwrap_or_else(|| {
+            let files = inventory.files();
+            let times = files.map(|file| inventory.metadata(file).mtime.seconds);
+            times.max().unwrap_or(0).clamp(0, u32::MAX.into()) as u32
+        }),
+        epoch: all.epoch,
+        priorities: (all.priorities.as_ref()).map_or(Vec::new(), |list| list.of(inventory)),
+        keep_blocks: !all.recompress,
+        old: reuse::squashfs(job, warn)?,
+        skip_unreadable: all.skips(),
+        verify: all.verify,
+        ..all.squashfs.clone()
+    };
+    refuse_excess_holes(job, &options)?;
+    let mut output = job.output()?;
+    let made = squashfs::create(inventory, &options, all.parallel, progress, &mut output);
+    let mut summary = job.finish(made, output)?;
+    let unreadable = std::mem::take(&mut summary.image.unreadable);
+    let mut result = CopySummary::of_image(&summary.image, all.reuse.is_some());
+    result.files = inventory.entry_count().into();
+    result.losses = job.losses(unreadable);
+    let xattrs = lost_xattrs(summary.image.lost_xattrs, "SquashFS cannot hold it");
+    result.unpreserved.extend(xattrs);
+    let times = summary.changed_times.into_iter().map(Unpreserved::Time);
+    result.unpreserved.extend(times);
+    Ok(result)
+}
+
+/// Refuses files whose holes would make the image large, and says how large.
+fn refuse_excess_holes(job: &CopyJob<'_>, options: &Options) -> Result<()> {
+    let inventory = &job.inventory;
+    let excess = squashfs::excess_holes(inventory, options);
+    let Some(excess) = excess.map_err(|error| job.source.name_error(error))? else {
+        return Ok(());
+    };
+    let largest = inventory.path(inventory.first_name(excess.file));
+    let largest = format!(
+        "{} has {} of holes",
+        job.source.path_name(&largest),
+        text::of_bytes(excess.file_bytes)
+    );
+    let all = if excess.bytes > excess.file_bytes {
+        format!(", all files together {}", text::of_bytes(excess.bytes))
+    } else {
+        String::new()
+    };
+    refuse!(
+        "{largest}{all}; SquashFS stores 4 bytes for each block of a hole, {} in all; --sparse-max raises the limit of {}",
+        text::of_bytes(excess.list_bytes),
+        text::of_bytes(options.sparse_max)
+    )
+}

@@ -1,0 +1,49 @@
+//! Copies to tar archives.
+
+use std::io::Write;
+
+use tree::Progress;
+
+use super::job::CopyJob;
+use super::packed::Packing;
+use super::summary::{CopyLoss, CopySummary, LossReason, Unpreserved};
+use crate::Result;
+
+/// Writes a tar archive, compressed or not.
+///
+/// # Errors
+/// The source cannot be read, or the destination cannot be written.
+pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySummary> {
+    let (parallel, skips) = (job.options.parallel, job.options.skips());
+    let mut output = job.output()?;
+    let fill =
+        |out: &mut dyn Write| tree::tar::write(&job.inventory, skips, parallel, progress, out);
+    let written = match job.format.wrapper() {
+        None => fill(&mut output).map(|summary| {
+            let bytes = summary.archive_bytes;
+            (summary, bytes)
+        }),
+        Some(wrapper) => {
+            let level = job.options.level;
+            Packing { wrapper, level }.write(parallel, &mut output, fill)
+        }
+    };
+    let (summary, written_bytes) = job.finish(written, output)?;
+    let mut losses = job.losses(summary.unreadable);
+    losses.extend(summary.damaged.into_iter().map(|(path, error)| {
+        let reason = LossReason::Reread(error);
+        CopyLoss { path, reason }
+    }));
+    Ok(CopySummary {
+        files: summary.entries,
+        read_bytes: summary.content_bytes,
+        written_bytes,
+        losses,
+        unpreserved: summary
+            .sockets
+            .into_iter()
+            .map(Unpreserved::Socket)
+            .collect(),
+        ..CopySummary::default()
+    })
+}

@@ -1,0 +1,4 @@
+//! The integration tests of `restow`. The tests of the command run most of the library, too.
+
+mod examples;
+mod memory;
