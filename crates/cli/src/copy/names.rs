@@ -12,10 +12,10 @@ use crate::text;
 /// Reports progress to a bar, and prints names at the pace of the files that are done.
 pub(crate) struct Names<'a> {
     bar: &'a Bar,
-    list: Option<Mutex<List<'a>>>,
+    list: Option<Mutex<NameList<'a>>>,
 }
 
-struct List<'a> {
+struct NameList<'a> {
     inventory: &'a Inventory<'a>,
     rest: Box<dyn Iterator<Item = EntryId> + Send + 'a>,
     to_standard_error: bool,
@@ -31,7 +31,7 @@ impl<'a> Names<'a> {
         dst: &Path,
     ) -> Self {
         let list = verbose.then(|| {
-            Mutex::new(List {
+            Mutex::new(NameList {
                 inventory,
                 rest: Box::new(inventory.names()),
                 to_standard_error: dst == Path::new("-"),
@@ -64,7 +64,7 @@ impl<'a> Names<'a> {
     }
 }
 
-impl List<'_> {
+impl NameList<'_> {
     /// A list that nobody reads is no reason to stop a copy.
     fn write(&self, names: &str) {
         let _ = if self.to_standard_error {

@@ -18,17 +18,17 @@ const KILLED: u8 = 2;
 
 /// Which of the two processes this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum MountProcess {
     /// The one that the user started, or the only one.
     First,
     Second,
 }
 
-pub(super) fn part() -> Part {
+pub(super) fn part() -> MountProcess {
     if env::var_os(BACKGROUND).is_some() {
-        Part::Second
+        MountProcess::Second
     } else {
-        Part::First
+        MountProcess::First
     }
 }
 

@@ -18,7 +18,7 @@ use restow::{Address, SourceTree};
 use tree::{BlockCounts, Error, FileKind, Ino};
 
 use self::attach::Attached;
-use self::background::Part;
+use self::background::MountProcess;
 use self::options::MountOptions;
 use self::session::Serving;
 use crate::message;
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &Mount) -> Result<ExitCode> {
     if args.fake {
         return Ok(ExitCode::SUCCESS);
     }
-    let is_second = background::part() == Part::Second;
+    let is_second = background::part() == MountProcess::Second;
     if !args.foreground && !args.debug && !is_second {
         let started = background::start(arguments(std::env::args_os()).split_off(1))?;
         return Ok(started.unwrap_or(ExitCode::SUCCESS));

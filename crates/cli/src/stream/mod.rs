@@ -35,11 +35,11 @@ Examples:
 Exit codes: 0 success; 1 the stream is damaged (verify), or something was left out (convert); 2 failure.")]
 pub(crate) struct Stream {
     #[command(subcommand)]
-    command: Command,
+    command: StreamCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum StreamCommand {
     Verify(Verify),
     Info(Info),
     Dump(Dump),
@@ -50,7 +50,10 @@ enum Command {
 impl Stream {
     /// Whether the output is a stream.
     pub(crate) fn must_write_all(&self) -> bool {
-        matches!(self.command, Command::Convert(_) | Command::Undump(_))
+        matches!(
+            self.command,
+            StreamCommand::Convert(_) | StreamCommand::Undump(_)
+        )
     }
 }
 
@@ -60,10 +63,10 @@ impl Stream {
 /// What the command says.
 pub(crate) fn run(args: &Stream) -> Result<bool> {
     match &args.command {
-        Command::Verify(args) => verify::run(args),
-        Command::Info(args) => info::run(args).map(|()| true),
-        Command::Dump(args) => dump::run(args).map(|()| true),
-        Command::Undump(args) => undump::run(args).map(|()| true),
-        Command::Convert(args) => convert::run(args),
+        StreamCommand::Verify(args) => verify::run(args),
+        StreamCommand::Info(args) => info::run(args).map(|()| true),
+        StreamCommand::Dump(args) => dump::run(args).map(|()| true),
+        StreamCommand::Undump(args) => undump::run(args).map(|()| true),
+        StreamCommand::Convert(args) => convert::run(args),
     }
 }
