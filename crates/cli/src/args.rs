@@ -64,8 +64,7 @@ Examples:
   restow stream verify home.stream    verify what `btrfs send` wrote
   restow help copy                    show help for a command
 
-Sizes (BYTES): a number, as in 4096; K, M, G, T, P and E, or KiB, MiB ..., are powers of 1024; kB, MB, ... are
-powers of 1000.
+Sizes: K, M and G (or KiB, MiB, GiB) are powers of 1024; kB, MB and GB are powers of 1000.
 
 Exit codes:
   0  success
