@@ -5,7 +5,6 @@
 //! that depend on it are those of the changed image, and metadata is encoded after the change. [`squashfs_vectors`]
 //! are the named cases.
 
-mod fields;
 mod sample;
 mod vectors;
 
