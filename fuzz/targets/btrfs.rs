@@ -1,9 +1,9 @@
-//! A good btrfs image with some bytes overwritten, and the checksums made right again, so that what is behind them is
-//! reached.
+//! A good btrfs image with some bytes overwritten, and the checksums made right again, so that what
+//! is behind them is reached.
 //!
-//! Asserts: no panic; no stored bytes or lists beyond their limits; extents lie within the file, in order; a part of a
-//! file is what the whole has at that place; what the check calls clean can be listed, with all attributes, and its
-//! entries are the same by name as in their list.
+//! Asserts: no panic; no stored bytes or lists beyond their limits; extents lie within the file, in
+//! order; a part of a file is what the whole has at that place; what the check calls clean can be
+//! listed, with all attributes, and its entries are the same by name as in their list.
 //!
 //! `cargo +nightly fuzz run btrfs`
 #![no_main]

@@ -1,8 +1,8 @@
 //! Arbitrary bytes, decoded as LZO1X, and encoded.
 //!
-//! Asserts: no panic; a longer destination gives the same content, and one that is a
-//! byte too short an error; segments in the framing of btrfs decode with and without what pads them; what is encoded decodes
-//! to what it was, and does not depend on what the workspace held.
+//! Asserts: no panic; a longer destination gives the same content, and one that is a byte too short
+//! an error; segments in the framing of btrfs decode with and without what pads them; what is
+//! encoded decodes to what it was, and does not depend on what the workspace held.
 //!
 //! `cargo +nightly fuzz run lzo fuzz/corpus/lzo fuzz/seeds/lzo`
 #![no_main]

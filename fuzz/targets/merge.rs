@@ -1,7 +1,8 @@
-//! Two trees of few names, put into one directory one after the other, in which links to the outside are planted.
+//! Two trees of few names, put into one directory one after the other, in which links to the
+//! outside are planted.
 //!
-//! Asserts: nothing outside of the directory changes; each name has what was put there last, unless it was refused or
-//! kept; what was refused is as it was; nothing temporary is left.
+//! Asserts: nothing outside of the directory changes; each name has what was put there last, unless
+//! it was refused or kept; what was refused is as it was; nothing temporary is left.
 //!
 //! `cargo +nightly fuzz run merge`
 #![no_main]

@@ -1,8 +1,9 @@
 //! Send streams: arbitrary commands under right checksums, read, verified, converted and printed.
 //!
-//! The input is a version, settings, and commands: number, length, payload. So what is changed reaches the parser, which arbitrary
-//! bytes hardly do. Asserts: no panic; a command that was read is written as the same bytes, if its attributes are in Linux's
-//! order; JSON lines build the same stream; what verifies converts to any form, verifies again, and has as many other commands.
+//! The input is a version, settings, and commands: number, length, payload. So what is changed
+//! reaches the parser, which arbitrary bytes hardly do. Asserts: no panic; a command that was read
+//! is written as the same bytes, if its attributes are in Linux's order; JSON lines build the same
+//! stream; what verifies converts to any form, verifies again, and has as many other commands.
 //!
 //! `cargo +nightly fuzz run sendstream`
 #![no_main]

@@ -1,6 +1,7 @@
 //! Arbitrary bytes as a SquashFS image, asked everything that can be asked.
 //!
-//! Asserts: no panic; what is said twice is the same; and, by the limits below, bounded time and memory.
+//! Asserts: no panic; what is said twice is the same; and, by the limits below, bounded time and
+//! memory.
 //!
 //! `cargo +nightly fuzz run squashfs_read fuzz/corpus/squashfs_read fuzz/seeds/squashfs_read`
 #![no_main]

@@ -1,7 +1,9 @@
-//! A sound SquashFS image whose records were changed before they were stored, asked everything that can be asked.
+//! A sound SquashFS image whose records were changed before they were stored, asked everything that
+//! can be asked.
 //!
-//! The input is a codec and a list of changes: which part of the image, where in it, and what to put there. So changes reach
-//! the records through codec, sizes and references, which arbitrary bytes hardly pass. Asserts what `squashfs_read` does.
+//! The input is a codec and a list of changes: which part of the image, where in it, and what to
+//! put there. So changes reach the records through codec, sizes and references, which arbitrary
+//! bytes hardly pass. Asserts what `squashfs_read` does.
 #![no_main]
 
 use std::cell::RefCell;

@@ -1,7 +1,8 @@
 //! Arbitrary bytes as a tar archive, asked everything that can be asked.
 //!
-//! Asserts: no panic; what is said twice is the same; what is read and written again is the same tree; and, by the limits
-//! below, bounded time and memory. The checksums of the first headers are made right, so that what is behind them is reached.
+//! Asserts: no panic; what is said twice is the same; what is read and written again is the same
+//! tree; and, by the limits below, bounded time and memory. The checksums of the first headers are
+//! made right, so that what is behind them is reached.
 //!
 //! `cargo +nightly fuzz run tar fuzz/corpus/tar fuzz/seeds/tar`
 #![no_main]
@@ -15,8 +16,8 @@ const HEADERS_MENDED: usize = 64;
 /// Content that is compared as a whole.
 const CONTENT_BYTES_MAX: u64 = 1 << 20;
 
-/// Gives every block that could be a header the checksum of one: the type of archive is named at 257, the length of the
-/// data in octal digits at 124.
+/// Gives every block that could be a header the checksum of one: the type of archive is named at
+/// 257, the length of the data in octal digits at 124.
 fn mend(bytes: &mut [u8]) {
     let mut at = 0;
     for _ in 0..HEADERS_MENDED {

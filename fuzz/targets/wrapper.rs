@@ -1,8 +1,8 @@
 //! Arbitrary bytes as a file that is compressed as a whole, and as a block of each outside codec.
 //!
-//! Asserts: no panic; a stream in small pieces gives the same as in large ones; a writer that fails ends the work; a block
-//! decodes to the same content again with the same decoder, and in a destination of exactly its length (of LZ4, only if its last match
-//! is not too near to its end).
+//! Asserts: no panic; a stream in small pieces gives the same as in large ones; a writer that fails
+//! ends the work; a block decodes to the same content again with the same decoder, and in a
+//! destination of exactly its length (of LZ4, only if its last match is not too near to its end).
 //!
 //! `cargo +nightly fuzz run wrapper fuzz/corpus/wrapper fuzz/seeds/wrapper`
 #![no_main]

@@ -1,10 +1,11 @@
 //! Arbitrary bytes, decoded in every way.
 //!
-//! Asserts: no panic; nothing written beyond the reported length; the safe twin gives the same as the fast code; a stream in
-//! pieces gives the same as one shot, and so does a dictionary that was prepared; extents and ranges give the content's parts,
-//! and say whether it goes on; a destination that is one byte too short is exactly that error; what we accept, C accepts with
-//! the same content; what C accepts and we refuse, the slow decoder after the RFC refuses for one of the reasons in
-//! `docs/formats/zstd.md`.
+//! Asserts: no panic; nothing written beyond the reported length; the safe twin gives the same as
+//! the fast code; a stream in pieces gives the same as one shot, and so does a dictionary that was
+//! prepared; extents and ranges give the content's parts, and say whether it goes on; a destination
+//! that is one byte too short is exactly that error; what we accept, C accepts with the same
+//! content; what C accepts and we refuse, the slow decoder after the RFC refuses for one of the
+//! reasons in `docs/formats/zstd.md`.
 //!
 //! What has no magic number is tried without, and what is corrupt alone is tried with a dictionary.
 //!

@@ -1,11 +1,13 @@
 //! Arbitrary content at an arbitrary level.
 //!
-//! Asserts: the frame decodes to the content, by us and by C; a dirty workspace and the safe twin make the same frame; it is no
-//! longer than `compress_bound`; a destination that is too short is an error and nothing is written past it. A stream in any
-//! pieces, with flushes between them or without, after whatever was in the encoder before, after a dictionary or not, decodes
-//! to the content by us and by C, and without flushes its bytes do not depend on the pieces.
+//! Asserts: the frame decodes to the content, by us and by C; a dirty workspace and the safe twin
+//! make the same frame; it is no longer than `compress_bound`; a destination that is too short is
+//! an error and nothing is written past it. A stream in any pieces, with flushes between them or
+//! without, after whatever was in the encoder before, after a dictionary or not, decodes to the
+//! content by us and by C, and without flushes its bytes do not depend on the pieces.
 //!
-//! The first byte is the level, the second what is done to the content, the third what becomes of the stream.
+//! The first byte is the level, the second what is done to the content, the third what becomes of
+//! the stream.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -8,7 +8,8 @@ use core::panic::PanicInfo;
 extern crate ffi as _;
 
 unsafe extern "C" {
-    /// Logs where a panic was and ends the process, see `panic.h`. It does not return, but objtool wants code behind a call.
+    /// Logs where a panic was and ends the process, see `panic.h`. It does not return, but objtool
+    /// wants code behind a call.
     fn restow_panic(file: *const u8, length: usize, line: u32);
 }
 

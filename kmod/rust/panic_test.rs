@@ -1,4 +1,5 @@
-//! The Rust half of `panic_test.ko`: a panic on purpose, which goes the same way as one of the codecs would.
+//! The Rust half of `panic_test.ko`: a panic on purpose, which goes the same way as one of the
+//! codecs would.
 #![no_std]
 
 // With the panic handler of the other modules.

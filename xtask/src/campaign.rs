@@ -1,4 +1,5 @@
-//! Long runs of what `cargo xtask test` only samples. Each has a name, and its last result is a row of docs/campaigns.md.
+//! Long runs of what `cargo xtask test` only samples. Each has a name, and its last result is a row
+//! of docs/campaigns.md.
 
 use std::env;
 use std::fs;

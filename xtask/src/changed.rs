@@ -22,7 +22,8 @@ pub(crate) struct Changed {
     pub(crate) dependent: Vec<String>,
 }
 
-/// The files that differ from where the work began: in the commits since then, in the work tree, and new ones.
+/// The files that differ from where the work began: in the commits since then, in the work tree,
+/// and new ones.
 ///
 /// The work began where this branch left `main`; on `main` itself, with the last commit.
 pub(crate) fn files() -> Result<Vec<String>, String> {
@@ -89,7 +90,8 @@ pub(crate) fn crates(members: &[Member], files: &[String]) -> Changed {
             break;
         }
     }
-    // What only its tests are built from counts if that itself was touched: else each change would reach all crates.
+    // What only its tests are built from counts if that itself was touched: else each change would
+    // reach all crates.
     for member in members {
         if depends_on(member, &touched, |dependency| dependency.for_tests) {
             reached.insert(&member.folder);

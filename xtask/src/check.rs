@@ -12,7 +12,8 @@ use crate::{is_ci, root, tidy, tools};
 /// How long `cargo xtask check` may take: no test is started later.
 const CHECK_MAX: Duration = Duration::from_secs(300);
 
-/// How long building and running the examples in the documentation may take: a few seconds, unless one hangs.
+/// How long building and running the examples in the documentation may take: a few seconds, unless
+/// one hangs.
 const DOC_TESTS_SECONDS_MAX: u64 = 600;
 
 /// What cargo-deny checks here; advisories need the network.

@@ -29,7 +29,8 @@ pub(crate) fn package(crate_name: &str) -> String {
 /// A command of the nightly toolchain's cargo, which only rustup's `cargo` can choose.
 pub(crate) fn nightly<const N: usize>(arguments: [&str; N]) -> Command {
     let mut command = Command::new("cargo");
-    // Set by the cargo that runs us, for itself; they would win over the toolchain that is asked for.
+    // Set by the cargo that runs us, for itself; they would win over the toolchain that is asked
+    // for.
     for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(variable);
     }
@@ -84,8 +85,8 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     }
 }
 
-/// Runs a `cargo test` command whose tests cannot be run one by one (those in documentation, and under Miri), shows what
-/// matters of its output, and counts tests.
+/// Runs a `cargo test` command whose tests cannot be run one by one (those in documentation, and
+/// under Miri), shows what matters of its output, and counts tests.
 ///
 /// Tests that report a skip (`testkit::skip`) pass in the harness's eyes; here they are skipped.
 pub(crate) fn run_tests(command: &mut Command) -> Outcome {

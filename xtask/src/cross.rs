@@ -1,4 +1,5 @@
-//! Other processors: the libraries are checked for each, the command is built for one, and tests run under QEMU.
+//! Other processors: the libraries are checked for each, the command is built for one, and tests
+//! run under QEMU.
 
 use std::path::Path;
 use std::process::Command;

@@ -3,8 +3,8 @@
 /// Longest line, which `lintian` asks for.
 const LINE_MAX: usize = 79;
 
-/// The versions of a changelog, newest first. `version` and `date` (RFC 5322) are those of the part that is not released yet;
-/// `date_of` gives the date of a day, such as 2026-12-01.
+/// The versions of a changelog, newest first. `version` and `date` (RFC 5322) are those of the part
+/// that is not released yet; `date_of` gives the date of a day, such as 2026-12-01.
 pub(crate) fn of(
     text: &str,
     version: &str,

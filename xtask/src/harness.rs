@@ -1,4 +1,5 @@
-//! The fuzz harness in C, through the door of the C interface: built with clang's libFuzzer and a sanitizer on both sides.
+//! The fuzz harness in C, through the door of the C interface: built with clang's libFuzzer and a
+//! sanitizer on both sides.
 
 use std::fs;
 use std::process::Command;

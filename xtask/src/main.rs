@@ -1,4 +1,5 @@
-//! The one door: everything that is done to this repository, by people and by machines, is a task here.
+//! The one door: everything that is done to this repository, by people and by machines, is a task
+//! here.
 //!
 //! No dependencies, so that `cargo xtask` starts in a second.
 #![forbid(unsafe_code)]

@@ -11,7 +11,8 @@ use crate::tools::target_dir;
 /// The version of cargo-mutants that is installed where there is none.
 const VERSION: &str = "27.1.0";
 
-/// Which part of the mutants is tried, such as `3/20`: the mutants 3, 23, 43, ... of the list, which starts at 0.
+/// Which part of the mutants is tried, such as `3/20`: the mutants 3, 23, 43, ... of the list,
+/// which starts at 0.
 const PART: &str = "RESTOW_MUTANTS";
 
 /// `cargo mutants`, from where it is installed, or built into the target directory.
@@ -35,8 +36,8 @@ fn cargo_mutants() -> Result<Command, String> {
     Ok(command)
 }
 
-/// Changes the files of a crate one by one, and runs its tests each time. At least `caught_min` percent must be noticed.
-/// Also gives how many mutants there were.
+/// Changes the files of a crate one by one, and runs its tests each time. At least `caught_min`
+/// percent must be noticed. Also gives how many mutants there were.
 pub(crate) fn mutants(name: &str, files: &[&str], caught_min: u64) -> (Outcome, u64) {
     let mut command = match cargo_mutants() {
         Ok(command) => command,
@@ -78,7 +79,8 @@ pub(crate) fn mutants(name: &str, files: &[&str], caught_min: u64) -> (Outcome, 
     }
 }
 
-/// What follows from `91 mutants tested in 5m: 71 caught, 20 unviable`, and from the lines of those that were missed.
+/// What follows from `91 mutants tested in 5m: 71 caught, 20 unviable`, and from the lines of those
+/// that were missed.
 fn judge(words: &str, caught_min: u64) -> (Outcome, u64) {
     print!("{words}");
     let summary = words

@@ -66,8 +66,8 @@ impl Outcome {
         self.tests.extend(other.tests);
     }
 
-    /// Takes the tests that passed in the harness's eyes, but reported a skip, from those that passed. `list` is what
-    /// `testkit::skip` wrote.
+    /// Takes the tests that passed in the harness's eyes, but reported a skip, from those that
+    /// passed. `list` is what `testkit::skip` wrote.
     pub(crate) fn count_skips(&mut self, list: &str) {
         let mut tests = BTreeSet::new();
         for line in list.lines() {
@@ -142,8 +142,8 @@ impl Report {
         steps.any(|step| !step.outcome.failed.is_empty())
     }
 
-    /// Prints each step with its time and counts, the slowest tests, every failure and skip with its reason, and the sum
-    /// as the last line.
+    /// Prints each step with its time and counts, the slowest tests, every failure and skip with
+    /// its reason, and the sum as the last line.
     pub(crate) fn print(&self) {
         println!("\n{}", self.table());
         for line in self.slowest() {
@@ -166,7 +166,8 @@ impl Report {
         println!("{}", self.sum());
     }
 
-    /// A line for each step, and one for all: seconds, the share of the time that they have, and counts.
+    /// A line for each step, and one for all: seconds, the share of the time that they have, and
+    /// counts.
     fn table(&self) -> String {
         let has_shares = self.steps.iter().any(|step| step.share.is_some());
         let share_of = |share: Option<Duration>| {

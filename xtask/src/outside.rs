@@ -1,5 +1,6 @@
-//! The test suites of btrfs-progs and fstests, run twice: with btrfs-progs, and with our `send` and `receive` in its place. What passes
-//! with theirs must pass with ours. Nothing of these suites is kept here: they have another licence.
+//! The test suites of btrfs-progs and fstests, run twice: with btrfs-progs, and with our `send` and
+//! `receive` in its place. What passes with theirs must pass with ours. Nothing of these suites is
+//! kept here: they have another licence.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -173,7 +174,8 @@ fn make_programs(folder: &Path, restow: &Path) -> io::Result<()> {
     let btrfs = found("btrfs").ok_or(io::ErrorKind::NotFound)?;
     symlink(&btrfs, folder.join("theirs/btrfs"))?;
     let (restow, btrfs) = (restow.display(), btrfs.display());
-    // `btrfs receive` makes no directories; ours does on other file systems, unless it may make only subvolumes.
+    // `btrfs receive` makes no directories; ours does on other file systems, unless it may make
+    // only subvolumes.
     let shim = format!(
         "#!/bin/sh\n\
          case \"$1\" in\n\
@@ -389,7 +391,8 @@ fn run_fstests(
     output_of(&mut command).map(|words| fstests_verdicts(&words))
 }
 
-/// What `check` prints for each test: `btrfs/007  12s ...  13s`, `btrfs/016 ... [not run] why`, `- output mismatch`.
+/// What `check` prints for each test: `btrfs/007 12s ... 13s`, `btrfs/016 ... [not run] why`, `-
+/// output mismatch`.
 fn fstests_verdicts(words: &str) -> Vec<(String, Verdict)> {
     let mut verdicts: Vec<(String, Verdict)> = Vec::new();
     for line in words.lines() {

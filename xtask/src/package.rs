@@ -25,7 +25,8 @@ const DESCRIPTION: &str = concat!(
     " and describes them, and mounts them read-only through FUSE.",
 );
 
-/// Packs the crates that are published, and builds each from its package before those that depend on it.
+/// Packs the crates that are published, and builds each from its package before those that depend
+/// on it.
 pub(crate) fn crates(report: &mut Report, arguments: &[String]) {
     report.step("package", || {
         run(cargo(["publish", "--dry-run", "--workspace"]).args(arguments))

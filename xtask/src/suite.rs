@@ -1,6 +1,8 @@
-//! Runs test binaries, each test in a process of its own: that gives the time of each test, and a limit to it.
+//! Runs test binaries, each test in a process of its own: that gives the time of each test, and a
+//! limit to it.
 //!
-//! `cargo test` gives neither on the stable toolchain: one test that hangs holds the whole run up, without a name.
+//! `cargo test` gives neither on the stable toolchain: one test that hangs holds the whole run up,
+//! without a name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,11 +16,12 @@ use std::{env, fs};
 use crate::command::{cargo, line_of};
 use crate::outcome::{Outcome, Test};
 
-/// How long one test may take. The slowest take half a minute on an idle machine, and several times that on a busy one; more than
-/// this is a hang, or belongs in a campaign.
+/// How long one test may take. The slowest take half a minute on an idle machine, and several times
+/// that on a busy one; more than this is a hang, or belongs in a campaign.
 pub(crate) const TEST_MAX: Duration = Duration::from_secs(300);
 
-/// What `timeout` exits with when it ended the test: by SIGTERM, and by SIGKILL where that did not help.
+/// What `timeout` exits with when it ended the test: by SIGTERM, and by SIGKILL where that did not
+/// help.
 const TIMED_OUT: [i32; 2] = [124, 137];
 
 /// What the test harness exits with when a test failed.
@@ -127,7 +130,8 @@ enum Verdict {
 impl Suite<'_> {
     /// Runs the tests of `binaries`.
     ///
-    /// Tests that report a skip (`testkit::skip`) pass in the harness's eyes; here they are skipped.
+    /// Tests that report a skip (`testkit::skip`) pass in the harness's eyes; here they are
+    /// skipped.
     pub(crate) fn run(&self, binaries: &[Binary]) -> Outcome {
         let mut outcome = Outcome::default();
         let mut tests = Vec::new();
@@ -343,7 +347,8 @@ mod tests {
         );
     }
 
-    /// A stand-in for a test binary: a script that lists four tests, one of them ignored, and does what their names say.
+    /// A stand-in for a test binary: a script that lists four tests, one of them ignored, and does
+    /// what their names say.
     fn stand_in(name: &str) -> (PathBuf, Binary) {
         let folder = env::temp_dir().join(format!("restow-suite-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("x")).unwrap();

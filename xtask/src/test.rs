@@ -13,8 +13,9 @@ use crate::{check, is_ci, kmod, root, tidy, tools};
 #[cfg(test)]
 const TEST_SECONDS_MAX: u64 = 1200;
 
-/// The seconds of it that each step may take: a crate's tests sample more than its share can hold with `testkit::cases`, and a
-/// campaign tries all of it. Times decide no test, so a step that is over its share is only marked.
+/// The seconds of it that each step may take: a crate's tests sample more than its share can hold
+/// with `testkit::cases`, and a campaign tries all of it. Times decide no test, so a step that is
+/// over its share is only marked.
 const SHARES: &[(&str, u64)] = &[
     ("tools", 60),
     ("rustfmt and clippy", 10),
@@ -53,7 +54,8 @@ const SHARES: &[(&str, u64)] = &[
     ("fuzz-smoke", 0),
 ];
 
-/// The crates that promise to need no standard library, each with sets of features that are promised to do without.
+/// The crates that promise to need no standard library, each with sets of features that are
+/// promised to do without.
 const NO_STD: &[(&str, &[&str])] = &[
     ("xxhash", &[""]),
     ("lzo", &[""]),
@@ -80,8 +82,8 @@ const NO_STD: &[(&str, &[&str])] = &[
 /// Features of zstd that are promised to work without the others.
 const FEATURES: &[&str] = &["arch,decompress", "arch,compress", "compress,decompress"];
 
-/// Targets that have no operating system, hence no standard library to fall back to: the processor that most has been
-/// written for, another one, and one of 32 bits.
+/// Targets that have no operating system, hence no standard library to fall back to: the processor
+/// that most has been written for, another one, and one of 32 bits.
 const BARE_TARGETS: [&str; 3] = [
     "x86_64-unknown-none",
     "aarch64-unknown-none",
@@ -126,7 +128,8 @@ pub(crate) fn test(report: &mut Report, _: &[String]) {
     fuzz_smoke(report, &[]);
 }
 
-/// The tests that mount, in private mount namespaces. They are built as the user who calls and run as root.
+/// The tests that mount, in private mount namespaces. They are built as the user who calls and run
+/// as root.
 pub(crate) fn kernel(report: &mut Report, arguments: &[String]) {
     let (flags, filters): (Vec<String>, Vec<String>) =
         (arguments.iter().cloned()).partition(|argument| argument.starts_with("--"));
@@ -240,7 +243,8 @@ const WITHOUT_C: &[&str] = &["restow-codec", "restow-squashfs", "restow-btrfs"];
 
 const ZSTD_ALONE: [&str; 3] = ["--no-default-features", "--features", "zstd"];
 
-/// Builds a crate with zstd alone, and fails if anything in it calls a C compiler or links a library in C.
+/// Builds a crate with zstd alone, and fails if anything in it calls a C compiler or links a
+/// library in C.
 fn without_c(package: &str) -> Outcome {
     let mut build = cargo(["check", "--quiet", "--package", package]);
     build.args(ZSTD_ALONE);
@@ -324,7 +328,8 @@ pub(crate) fn fuzz_targets() -> Result<Vec<String>, String> {
     Ok(targets.lines().map(str::to_owned).collect())
 }
 
-/// A command that runs a fuzz target under AddressSanitizer for this many seconds; built `quickly`, or to run quickly.
+/// A command that runs a fuzz target under AddressSanitizer for this many seconds; built `quickly`,
+/// or to run quickly.
 pub(crate) fn fuzz(target: &str, seconds: u64, quickly: bool) -> Command {
     let mut command = nightly(["fuzz", "run", target]);
     if quickly {

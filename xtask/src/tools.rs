@@ -22,9 +22,11 @@ pub(crate) fn tools(report: &mut Report, _: &[String]) {
     report.step("tools", ensure);
 }
 
-/// Installs the outside programs that are missing where that can be done without a question, and otherwise says how.
+/// Installs the outside programs that are missing where that can be done without a question, and
+/// otherwise says how.
 ///
-/// Without `CI=true` a program that stays missing is not a failure: the tests that ask for it report themselves as skipped.
+/// Without `CI=true` a program that stays missing is not a failure: the tests that ask for it
+/// report themselves as skipped.
 pub(crate) fn ensure() -> Outcome {
     let missing = match missing() {
         Ok(missing) if missing.is_empty() => return Outcome::passed(),
@@ -108,8 +110,8 @@ pub(crate) fn ensure_components() -> Outcome {
 
 /// `cargo deny`, from where it is installed, or built into the target directory.
 ///
-/// Built without optimisation it is there in a third of the time, and takes a second to run all the same:
-/// docs/decisions/one-door.md.
+/// Built without optimisation it is there in a third of the time, and takes a second to run all the
+/// same: docs/decisions/one-door.md.
 pub(crate) fn cargo_deny() -> Result<Command, String> {
     if succeeds(&mut cargo(["deny", "--version"])) {
         return Ok(cargo(["deny"]));
@@ -138,7 +140,8 @@ pub(crate) fn target_dir() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// Adds a target's standard library, which is only `core` and `alloc` for one without an operating system.
+/// Adds a target's standard library, which is only `core` and `alloc` for one without an operating
+/// system.
 pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     let has_target = || {
         let output = Command::new(rustc())

@@ -1,8 +1,8 @@
-//! A btrfs image in memory, for tests with damaged images. Any byte, item or pointer can be changed, and checksums are
-//! recomputed, so readers must detect the damage itself.
+//! A btrfs image in memory, for tests with damaged images. Any byte, item or pointer can be
+//! changed, and checksums are recomputed, so readers must detect the damage itself.
 //!
-//! It has its own parser, which trusts the image: start with a valid one. It supports a single device, or one of a
-//! mirror, and CRC-32C.
+//! It has its own parser, which trusts the image: start with a valid one. It supports a single
+//! device, or one of a mirror, and CRC-32C.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,8 +31,8 @@ const ROOT_ITEM: u8 = 132;
 /// Object id, type and offset.
 pub type BtrfsKey = (u64, u8, u64);
 
-/// A sparse image: only sectors that are not all zeros are held. Clones are cheap, because they share sectors until
-/// these are changed.
+/// A sparse image: only sectors that are not all zeros are held. Clones are cheap, because they
+/// share sectors until these are changed.
 #[derive(Clone, Debug)]
 pub struct BtrfsImage {
     size: u64,
@@ -131,7 +131,8 @@ impl BtrfsImage {
         }
     }
 
-    /// Writes the changed sectors to a file that holds the unchanged image. With `back`, restores them instead.
+    /// Writes the changed sectors to a file that holds the unchanged image. With `back`, restores
+    /// them instead.
     ///
     /// # Panics
     /// If it cannot be written.

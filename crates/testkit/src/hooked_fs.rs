@@ -2,11 +2,12 @@
 
 use tree::{Checksum, DirEntry, Error, Extent, FileSystem, Ino, Metadata, Result, Storage, Xattr};
 
-/// Called before each read of a file's content, with the file and the offset. If it returns an error, so does the
-/// read.
+/// Called before each read of a file's content, with the file and the offset. If it returns an
+/// error, so does the read.
 type Hook = Box<dyn Fn(Ino, u64) -> Result<()> + Send + Sync>;
 
-/// Wraps a file system with a hook before each read of content, which can change the file or make the read fail.
+/// Wraps a file system with a hook before each read of content, which can change the file or make
+/// the read fail.
 pub struct HookedFs<F> {
     inner: F,
     before_read: Hook,

@@ -34,8 +34,8 @@ impl KernelLog {
         KernelLog { kmsg }
     }
 
-    /// The warnings and errors about `mount` since the last call: messages that name its device, and those of its file
-    /// system type that name no device.
+    /// The warnings and errors about `mount` since the last call: messages that name its device,
+    /// and those of its file system type that name no device.
     pub fn warnings(&mut self, mount: &Mount) -> Vec<String> {
         let device = mount.device().file_name().unwrap_or_default();
         let device = device.to_str().expect("loop devices have plain names");
@@ -58,8 +58,8 @@ impl KernelLog {
         );
     }
 
-    /// The messages since the last call that say that the kernel itself failed: nothing that it does from now on can be
-    /// trusted.
+    /// The messages since the last call that say that the kernel itself failed: nothing that it
+    /// does from now on can be trusted.
     pub fn crashes(&mut self) -> Vec<String> {
         let failures = [
             "BUG: ",
@@ -81,7 +81,8 @@ impl KernelLog {
             match self.kmsg.read(&mut record) {
                 Ok(len) => records.push(String::from_utf8_lossy(&record[..len]).into_owned()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return records,
-                // Records were lost because the ring was full: the next read gives the oldest that is left.
+                // Records were lost because the ring was full: the next read gives the oldest that
+                // is left.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
                 Err(error) => panic!("read /dev/kmsg: {error}"),
             }
@@ -89,8 +90,8 @@ impl KernelLog {
     }
 }
 
-/// The text of `record` (`priority,sequence,time,flags;text`) if it is a warning about `device`, or one of this file
-/// system type that names no device.
+/// The text of `record` (`priority,sequence,time,flags;text`) if it is a warning about `device`, or
+/// one of this file system type that names no device.
 fn warning<'a>(record: &'a str, fs_type: FsType, device: &str) -> Option<&'a str> {
     let (prefix, text) = record.split_once(';')?;
     let text = text.lines().next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! What the tests share: external programs, loop mounts, golden files, random bytes, temporary directories, and trees,
-//! valid and invalid.
+//! What the tests share: external programs, loop mounts, golden files, random bytes, temporary
+//! directories, and trees, valid and invalid.
 //!
-//! This is only a development dependency. Everything here panics with a reason if it fails, because tests cannot do
-//! anything better with an error.
+//! This is only a development dependency. Everything here panics with a reason if it fails, because
+//! tests cannot do anything better with an error.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "tree")]

@@ -109,7 +109,8 @@ impl MemoryFs {
         self.add_sparse(dir, name, content.len() as u64, &[(0, content)])
     }
 
-    /// Adds a regular file of `size` bytes, with holes between the pieces of content. The pieces must not overlap.
+    /// Adds a regular file of `size` bytes, with holes between the pieces of content. The pieces
+    /// must not overlap.
     pub fn add_sparse(
         &mut self,
         dir: Ino,
@@ -170,8 +171,8 @@ impl MemoryFs {
         self.pushed.entry(dir).or_default().push(entry);
     }
 
-    /// Declares an extent of a file as encoded, and stored as these bytes. The content is unchanged. The extents of a
-    /// file must be added in order and cover all of it.
+    /// Declares an extent of a file as encoded, and stored as these bytes. The content is
+    /// unchanged. The extents of a file must be added in order and cover all of it.
     pub fn add_encoded(&mut self, file: Ino, extent: Extent, stored: &[u8]) {
         let content = self.content_mut(file);
         content.extents.get_or_insert_default().push(extent);

@@ -1,9 +1,9 @@
 //! Loop devices and mounts of the running kernel, with automatic cleanup.
 //!
-//! [`BackingFile`] → [`LoopDevice`] → [`Mount`]: each owns the previous one and returns it when undone explicitly. On
-//! drop (a panic), everything is undone in order. `cargo xtask kernel` runs the tests as root in a private mount
-//! namespace, and a mounted loop device is marked for automatic detaching. So even a killed test leaves neither mount
-//! nor device behind.
+//! [`BackingFile`] → [`LoopDevice`] → [`Mount`]: each owns the previous one and returns it when
+//! undone explicitly. On drop (a panic), everything is undone in order. `cargo xtask kernel` runs
+//! the tests as root in a private mount namespace, and a mounted loop device is marked for
+//! automatic detaching. So even a killed test leaves neither mount nor device behind.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -136,14 +136,15 @@ impl Mount {
     ///
     /// # Panics
     ///
-    /// If the kernel refuses: an image that it cannot mount is a failure, and so is missing support for the file
-    /// system.
+    /// If the kernel refuses: an image that it cannot mount is a failure, and so is missing support
+    /// for the file system.
     pub fn read_only(path: impl AsRef<Path>, fs_type: FsType) -> Mount {
         let device = LoopDevice::attach(BackingFile::existing(path), Access::ReadOnly);
         Mount::new(device, fs_type, "")
     }
 
-    /// Mounts a device in a new directory, with the device's access and comma-separated `options` (`subvol=a`).
+    /// Mounts a device in a new directory, with the device's access and comma-separated `options`
+    /// (`subvol=a`).
     ///
     /// # Panics
     ///

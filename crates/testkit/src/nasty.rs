@@ -13,8 +13,9 @@ use crate::Rng;
 /// The size of the largest sparse file in [`nasty_tree`]: more than fits in 32 bits.
 pub const NASTY_SPARSE_BYTES: u64 = 5 << 30;
 
-/// Fills the directory `at` with every type of file, name, time, mode, link, hole and attribute that Linux allows on
-/// common file systems. As root, this includes devices, foreign owners and attributes that only root can set.
+/// Fills the directory `at` with every type of file, name, time, mode, link, hole and attribute
+/// that Linux allows on common file systems. As root, this includes devices, foreign owners and
+/// attributes that only root can set.
 ///
 /// # Panics
 ///

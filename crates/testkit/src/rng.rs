@@ -57,8 +57,8 @@ impl Rng {
     }
 }
 
-/// The number of cases of a sampled test: `RESTOW_CASES` if set, otherwise `default`, which is what the full test
-/// command runs.
+/// The number of cases of a sampled test: `RESTOW_CASES` if set, otherwise `default`, which is what
+/// the full test command runs.
 ///
 /// A test of several kinds (codecs, dictionaries) runs this many cases of each kind.
 ///

@@ -22,8 +22,8 @@ impl TempDir {
             .unwrap_or_else(|error| panic!("create a temporary directory: {error}"))
     }
 
-    /// Creates an empty directory in a file system that holds files of 8 EB, the largest of Linux; `None`, with a note,
-    /// if there is none.
+    /// Creates an empty directory in a file system that holds files of 8 EB, the largest of Linux;
+    /// `None`, with a note, if there is none.
     pub fn for_huge_files() -> Option<TempDir> {
         let dir = TempDir::new_in(Path::new("/dev/shm")).ok();
         let fits = dir.filter(|dir| {
@@ -65,8 +65,8 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // Directories that deny access to their owner are opened up. Files owned by others are left for the system to
-        // clean up.
+        // Directories that deny access to their owner are opened up. Files owned by others are left
+        // for the system to clean up.
         let Some((parent, name)) = linux::split_path(&self.path) else {
             return;
         };

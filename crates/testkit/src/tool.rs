@@ -1,8 +1,8 @@
 //! External programs, and skipping tests that cannot run without them.
 //!
-//! A skip never goes unnoticed: it is written to standard error, bypassing the test harness's capture, and to the file
-//! named by `RESTOW_SKIPPED`, whose entries `cargo xtask test` counts at the end. With `CI=true`, a missing program is
-//! a failure.
+//! A skip never goes unnoticed: it is written to standard error, bypassing the test harness's
+//! capture, and to the file named by `RESTOW_SKIPPED`, whose entries `cargo xtask test` counts at
+//! the end. With `CI=true`, a missing program is a failure.
 
 use std::env;
 use std::ffi::OsStr;
@@ -42,7 +42,8 @@ impl Tool {
     }
 }
 
-/// Finds an external program or (by its absolute path) a library file, or reports that the running test is skipped.
+/// Finds an external program or (by its absolute path) a library file, or reports that the running
+/// test is skipped.
 ///
 /// ```no_run
 /// let Some(mksquashfs) = testkit::tool("mksquashfs") else { return };
@@ -51,7 +52,8 @@ impl Tool {
 ///
 /// # Panics
 ///
-/// With `CI=true` if the program is missing, and always if it is not listed in this crate's `tools.txt`.
+/// With `CI=true` if the program is missing, and always if it is not listed in this crate's
+/// `tools.txt`.
 #[must_use = "without the program the test must return"]
 pub fn tool(name: &str) -> Option<Tool> {
     let package = package(TOOLS, name)
@@ -65,9 +67,11 @@ pub fn tool(name: &str) -> Option<Tool> {
     found.map(|path| Tool { path })
 }
 
-/// Reports that the running test is skipped because this machine cannot run it; the test must then return.
+/// Reports that the running test is skipped because this machine cannot run it; the test must then
+/// return.
 ///
-/// Use this for what no installation can fix, such as missing privileges; it does not fail with `CI=true`.
+/// Use this for what no installation can fix, such as missing privileges; it does not fail with
+/// `CI=true`.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
     // Set by cargo for the tests of a crate. Test names are unique only within it.
@@ -82,7 +86,8 @@ pub fn skip(reason: &str) {
             .and_then(|mut file| file.write_all(line.as_bytes()))
             .unwrap_or_else(|error| panic!("write {}: {error}", list.display()));
     }
-    // The handle, unlike `eprintln!`, is not captured by the harness. Ignore a closed standard error.
+    // The handle, unlike `eprintln!`, is not captured by the harness. Ignore a closed standard
+    // error.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 

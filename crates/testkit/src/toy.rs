@@ -1,8 +1,8 @@
 //! The smallest possible container: shows what it takes to add a new one, both reading and writing.
 //!
-//! A toy is a list of texts, each preceded by its length in 8 bytes. Each path has a record: the path, the path of the
-//! file's first name and, if these are equal, numbers, the content or link target, and the names and values of
-//! extended attributes.
+//! A toy is a list of texts, each preceded by its length in 8 bytes. Each path has a record: the
+//! path, the path of the file's first name and, if these are equal, numbers, the content or link
+//! target, and the names and values of extended attributes.
 
 use tree::{
     Checksum, Corrupt, Device, DirEntry, Error, Extent, ExtentKind, FileKind, FileSystem, Ino,

@@ -8,8 +8,8 @@ const ABSENT: &[u8] = b"no such name";
 /// How much is read at once.
 const PIECE_BYTES: usize = 100_000;
 
-/// Calls every method of a tree and compares redundant answers: names listed and looked up, content read in pieces and
-/// at once. Returns the number of content bytes read.
+/// Calls every method of a tree and compares redundant answers: names listed and looked up, content
+/// read in pieces and at once. Returns the number of content bytes read.
 ///
 /// Only the first and last bytes of each file are read, since hostile sizes reach 2^63.
 ///

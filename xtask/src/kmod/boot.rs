@@ -1,4 +1,5 @@
-//! The kernel, booted in QEMU with the modules and what they are tried on; `kmod/init` says what happens there.
+//! The kernel, booted in QEMU with the modules and what they are tried on; `kmod/init` says what
+//! happens there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,8 @@ fn archive(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
 
 /// The program that does in user space what the devices do.
 fn device() -> Result<Command, String> {
-    // With the features that the tests of the workspace are built with, or else crates are compiled again for others.
+    // With the features that the tests of the workspace are built with, or else crates are compiled
+    // again for others.
     output_of(&mut cargo([
         "build",
         "--quiet",
@@ -88,7 +90,8 @@ fn device() -> Result<Command, String> {
     ))
 }
 
-/// Adds all frames of the tests of zstd, each as it is and damaged in a number of ways: `good` and `bad`, as user space judges.
+/// Adds all frames of the tests of zstd, each as it is and damaged in a number of ways: `good` and
+/// `bad`, as user space judges.
 pub(super) fn frames(archive: &mut Initramfs, folder: &Path, damages: u32) -> Result<(), String> {
     for name in ["good", "bad"] {
         let _ = fs::remove_dir_all(folder.join(name));

@@ -1,4 +1,5 @@
-//! Building the modules for a kernel, which must bring no warning of the compiler, objtool or modpost.
+//! Building the modules for a kernel, which must bring no warning of the compiler, objtool or
+//! modpost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,8 @@ pub(super) fn make(folder: &Path) -> Command {
     command
 }
 
-/// Runs a build that must have nothing to say: a line with a warning of the compiler, objtool or modpost is an error.
+/// Runs a build that must have nothing to say: a line with a warning of the compiler, objtool or
+/// modpost is an error.
 pub(super) fn run_quietly(command: &mut Command) -> Result<(), String> {
     let output = command
         .output()

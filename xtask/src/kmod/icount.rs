@@ -1,4 +1,5 @@
-//! Instructions in the kernel: Linux's own zstd and ours behind the same devices, in a machine whose clock counts instructions.
+//! Instructions in the kernel: Linux's own zstd and ours behind the same devices, in a machine
+//! whose clock counts instructions.
 
 use std::array;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! The file system that the kernel starts with: an archive in the "newc" form of cpio, not compressed.
+//! The file system that the kernel starts with: an archive in the "newc" form of cpio, not
+//! compressed.
 
 use std::fs;
 use std::path::Path;
@@ -71,7 +72,8 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a kernel module without what only debuggers need, which is most of it; `scratch` is a folder for that.
+    /// Adds a kernel module without what only debuggers need, which is most of it; `scratch` is a
+    /// folder for that.
     pub(super) fn module(&mut self, name: &str, path: &Path, scratch: &Path) -> Result<(), String> {
         let stripped = scratch.join("stripped.ko");
         let mut strip = Command::new("objcopy");
@@ -85,14 +87,16 @@ impl Initramfs {
         self.bytes
     }
 
-    /// Adds a header of thirteen numbers in hexadecimal digits, the name and the content, each padded to four bytes.
+    /// Adds a header of thirteen numbers in hexadecimal digits, the name and the content, each
+    /// padded to four bytes.
     fn entry(&mut self, name: &str, mode: u32, major: u32, content: &[u8]) {
         self.entries += 1;
         let size = u32::try_from(content.len()).expect("files of an initramfs are small");
         let name_size = u32::try_from(name.len() + 1).expect("names are short");
         let minor = u32::from(major != 0);
         let links = 1;
-        // The inode's number, mode, owner, group, links, time, size, device, special device, length of the name, checksum.
+        // The inode's number, mode, owner, group, links, time, size, device, special device, length
+        // of the name, checksum.
         let fields = [
             self.entries,
             mode,

@@ -1,5 +1,5 @@
-//! What must hold of a built module: only instructions that a kernel may run, no panic where none is allowed, and frames and
-//! chains of calls that fit on its stack.
+//! What must hold of a built module: only instructions that a kernel may run, no panic where none
+//! is allowed, and frames and chains of calls that fit on its stack.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -226,7 +226,8 @@ fn stack(gate: &Gate, object: &Path) -> Result<Vec<String>, String> {
     Ok(findings)
 }
 
-/// What the list of panics and the object disagree on. With `RESTOW_UPDATE=1` the list is written first.
+/// What the list of panics and the object disagree on. With `RESTOW_UPDATE=1` the list is written
+/// first.
 fn listed_panics(
     functions: &BTreeMap<String, Function>,
     object: &Path,
@@ -258,8 +259,8 @@ struct Chains<'f> {
 impl<'f> Chains<'f> {
     /// Bytes of stack of a function and all that it calls; if it calls itself, its name.
     ///
-    /// What is not in the object counts nothing: the kernel's copies of memory need next to nothing, and a panic does not
-    /// return.
+    /// What is not in the object counts nothing: the kernel's copies of memory need next to
+    /// nothing, and a panic does not return.
     fn depth(&mut self, name: &str, path: &mut Vec<&'f str>) -> Result<usize, &'f str> {
         let Some((name, function)) = self.functions.get_key_value(name) else {
             return Ok(0);
@@ -351,7 +352,8 @@ fn functions(text: &str) -> BTreeMap<String, Function> {
 /// A call or a jump.
 struct Branch {
     is_call: bool,
-    /// The function that the instruction names, which is not the right one if there is a relocation.
+    /// The function that the instruction names, which is not the right one if there is a
+    /// relocation.
     target: String,
 }
 
@@ -419,7 +421,8 @@ fn function_name(line: &str) -> Option<&str> {
     rest.strip_suffix(">:").filter(|_| is_address)
 }
 
-/// The mnemonic without prefixes, and the operands, of a line of a disassembly: `   1c:\tcs call 21 <f+0x11>`.
+/// The mnemonic without prefixes, and the operands, of a line of a disassembly: ` 1c:\tcs call 21
+/// <f+0x11>`.
 fn instruction(line: &str) -> Option<(&str, &str)> {
     let (address, text) = line.split_once(":\t")?;
     if !address.trim().bytes().all(|b| b.is_ascii_hexdigit()) || text.starts_with("R_X86_64") {

@@ -1,5 +1,5 @@
-//! Files given to the devices in a booted kernel, with our codecs and with Linux's own behind the same devices; what the devices
-//! count is the result. `kmod/init-measure` is what runs there.
+//! Files given to the devices in a booted kernel, with our codecs and with Linux's own behind the
+//! same devices; what the devices count is the result. `kmod/init-measure` is what runs there.
 
 use std::fmt::Write;
 use std::fs;

@@ -1,4 +1,5 @@
-//! The kernel modules of `kmod`: building them for a kernel of Debian's, looking at what was built, and booting that kernel with them.
+//! The kernel modules of `kmod`: building them for a kernel of Debian's, looking at what was built,
+//! and booting that kernel with them.
 
 mod boot;
 mod build;
@@ -19,7 +20,8 @@ use crate::tools;
 // What `inspect` looks at.
 use build::{Modules, built, missing, objdump};
 
-/// Builds the modules and looks at what was built; an argument names another kernel than the current one, such as 6.12.
+/// Builds the modules and looks at what was built; an argument names another kernel than the
+/// current one, such as 6.12.
 pub(crate) fn kmod(report: &mut Report, arguments: &[String]) {
     report.step("tools", tools::ensure);
     report.step("kmod", || built(series(arguments), inspect::inspect));

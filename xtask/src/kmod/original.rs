@@ -1,4 +1,5 @@
-//! The tables that the original commit of the kernel's zstd published, beside ours: compressed sizes and requested memory.
+//! The tables that the original commit of the kernel's zstd published, beside ours: compressed
+//! sizes and requested memory.
 
 use std::fmt::Write;
 
@@ -7,7 +8,8 @@ use super::measure::{Bench, COMPRESS, Counts, DECOMPRESS, Job, LINUX, OURS};
 use super::page::{contents, megabytes, put};
 use crate::outcome::Outcome;
 
-/// A published row: method, level, bytes of silesia.tar compressed, and MB of memory to compress and to decompress.
+/// A published row: method, level, bytes of silesia.tar compressed, and MB of memory to compress
+/// and to decompress.
 type Published = (&'static str, i32, u64, &'static str, &'static str);
 
 /// Of the commit that added zstd to Linux 4.14, for silesia.tar.
@@ -44,7 +46,8 @@ pub(super) fn original(modules: &Modules, path: &str) -> Outcome {
 /// What was measured of a published row.
 struct Row {
     published: Published,
-    /// The file compressed by us, then the memory of Linux's own codec and of ours to decompress it, and of Linux's to compress.
+    /// The file compressed by us, then the memory of Linux's own codec and of ours to decompress
+    /// it, and of Linux's to compress.
     ours: Counts,
     linux: Counts,
     decompress: [Counts; 2],

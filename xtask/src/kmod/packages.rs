@@ -1,4 +1,5 @@
-//! The kernel that the modules are built for: Debian's current one, unpacked from its packages and not installed.
+//! The kernel that the modules are built for: Debian's current one, unpacked from its packages and
+//! not installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use std::process::Command;
 use crate::command::{output_of, run};
 use crate::tools;
 
-/// The metapackage whose dependency is the current kernel of a series: that of virtual machines, which is the smallest. Without a
-/// series it is the distribution's own kernel.
+/// The metapackage whose dependency is the current kernel of a series: that of virtual machines,
+/// which is the smallest. Without a series it is the distribution's own kernel.
 fn headers_of(series: Option<&str>) -> String {
     match series {
         Some(series) => format!("linux-headers-{series}-cloud-amd64"),
@@ -158,7 +159,8 @@ pub(super) fn download(packages: &[String], folder: &Path) -> Result<(), String>
     output_of(&mut command).map(drop)
 }
 
-/// Unpacks the packages of `folder` into the root of `kernel`, and lets the headers find each other there.
+/// Unpacks the packages of `folder` into the root of `kernel`, and lets the headers find each other
+/// there.
 fn unpack(folder: &Path, kernel: &Kernel) -> Result<(), String> {
     let failed = |error| format!("unpack {}: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {

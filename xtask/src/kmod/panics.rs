@@ -1,4 +1,5 @@
-//! Where a module may panic: the lines of the source that do, compared with a list that says why they never will.
+//! Where a module may panic: the lines of the source that do, compared with a list that says why
+//! they never will.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +12,8 @@ pub(super) const LIST: &str = "kmod/panics.txt";
 /// What places have above them that nobody has explained.
 const UNEXPLAINED: &str = "= Nobody has said why.";
 
-/// How many calls there are of functions that panic, by place: `crates/zstd/src/bits.rs: let whole = n.ilog2();`. Lines move;
-/// what they say stays.
+/// How many calls there are of functions that panic, by place: `crates/zstd/src/bits.rs: let whole
+/// = n.ilog2();`. Lines move; what they say stays.
 pub(super) type Places = BTreeMap<String, usize>;
 
 /// The constants of an object, where the compiler puts the places that a panic names.

@@ -1,5 +1,5 @@
-//! The modules in a kernel tree, as README.md of `kmod` says: the sources of the distribution's kernel, a small configuration, and a
-//! build of kernel and modules that has nothing to say.
+//! The modules in a kernel tree, as README.md of `kmod` says: the sources of the distribution's
+//! kernel, a small configuration, and a build of kernel and modules that has nothing to say.
 
 use std::fs;
 use std::path::Path;
@@ -138,7 +138,8 @@ fn unpacked(kernel: &Kernel, folder: &Path) -> Result<std::path::PathBuf, String
     Ok(folder.join(name))
 }
 
-/// Copies what README.md says into the folder of the tree, unless it is there already: what is as it was is not built again.
+/// Copies what README.md says into the folder of the tree, unless it is there already: what is as
+/// it was is not built again.
 fn fill(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
     let mut parts = files(&out_folder().join("rust"))?;

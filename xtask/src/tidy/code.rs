@@ -70,7 +70,8 @@ pub(super) fn long_files(repository: &Repository) -> Vec<Finding> {
         .collect()
 }
 
-/// The words of a `Corrupt` error stand once in the repository, so that one search finds the check that failed.
+/// The words of a `Corrupt` error stand once in the repository, so that one search finds the check
+/// that failed.
 pub(super) fn unique_error_words(repository: &Repository) -> Vec<Finding> {
     let mut places: BTreeMap<String, Vec<(&str, usize)>> = BTreeMap::new();
     for file in repository.ending(".rs").filter(|file| !is_test(&file.path)) {
@@ -206,7 +207,8 @@ pub(super) fn left_to_do(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// `cargo xtask kernel` runs the ignored tests, hence no other reason to ignore one may exist: it would run unseen.
+/// `cargo xtask kernel` runs the ignored tests, hence no other reason to ignore one may exist: it
+/// would run unseen.
 pub(super) fn ignored_tests(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.ending(".rs") {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Repository};
 
-/// Which of our crates each crate may depend on. Formats do not know each other, `tree` knows the codecs and no format, and
-/// the codecs know nothing but their hash.
+/// Which of our crates each crate may depend on. Formats do not know each other, `tree` knows the
+/// codecs and no format, and the codecs know nothing but their hash.
 const ARROWS: &[(&str, &[&str])] = &[
     ("xxhash", &[]),
     ("lzo", &[]),
@@ -75,7 +75,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// The crates that each know one container.
 const FORMATS: &[&str] = &["btrfs", "sendstream", "squashfs"];
 
-/// Our crates depend on each other along [`ARROWS`]; tests may also use `testkit` and whatever the arrows reach.
+/// Our crates depend on each other along [`ARROWS`]; tests may also use `testkit` and whatever the
+/// arrows reach.
 pub(super) fn arrows(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for member in members(repository) {
@@ -103,11 +104,11 @@ pub(super) fn arrows(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Each outside crate stands in the workspace's manifest with the crate that may use it as a comment:
-/// `tar = "0.4" # tree`, or `twox-hash = "2" # tests: xxhash, bench` for what nothing that is shipped may use. What
-/// describes records on disk, or sums them, cannot be used through another crate: the formats may share it, as in
-/// `# formats: btrfs, squashfs`.
-/// What is shipped by one crate may also serve tests and benchmarks: `# cli; tests: bench`.
+/// Each outside crate stands in the workspace's manifest with the crate that may use it as a
+/// comment: `tar = "0.4" # tree`, or `twox-hash = "2" # tests: xxhash, bench` for what nothing that
+/// is shipped may use. What describes records on disk, or sums them, cannot be used through another
+/// crate: the formats may share it, as in `# formats: btrfs, squashfs`. What is shipped by one
+/// crate may also serve tests and benchmarks: `# cli; tests: bench`.
 pub(super) fn owners(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Some(manifest) = repository.file("Cargo.toml") else {

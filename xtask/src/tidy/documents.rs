@@ -3,7 +3,8 @@
 use super::crates::members;
 use super::{File, Finding, Repository};
 
-/// The table of crates in ARCHITECTURE.md has one row for each member of the workspace, and no other.
+/// The table of crates in ARCHITECTURE.md has one row for each member of the workspace, and no
+/// other.
 ///
 /// A row is a line that begins with the crate's folder: ``| `crates/zstd` | …``.
 pub(super) fn crate_table(repository: &Repository) -> Vec<Finding> {
@@ -83,8 +84,8 @@ pub(super) fn paths(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Every file below a folder called `testdata` is described in a README.md beside it or above it there: by its name in
-/// backquotes, or by one name with `*` for many alike.
+/// Every file below a folder called `testdata` is described in a README.md beside it or above it
+/// there: by its name in backquotes, or by one name with `*` for many alike.
 pub(super) fn test_data(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for File { path, .. } in &repository.files {
@@ -114,7 +115,8 @@ pub(super) fn test_data(repository: &Repository) -> Vec<Finding> {
 /// Lines of a page of decisions, at most: the README there says about 60.
 const DECISION_LINES_MAX: usize = 66;
 
-/// Every page of docs/decisions has the form that the README there describes, and a row in its tables.
+/// Every page of docs/decisions has the form that the README there describes, and a row in its
+/// tables.
 pub(super) fn decisions(repository: &Repository) -> Vec<Finding> {
     const FOLDER: &str = "docs/decisions/";
     let index = repository.file("docs/decisions/README.md");

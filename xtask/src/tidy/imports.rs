@@ -1,7 +1,8 @@
-//! No circle between the files of a crate: whoever reads a file can read first the files that it imports from.
+//! No circle between the files of a crate: whoever reads a file can read first the files that it
+//! imports from.
 //!
-//! A path in `use` or in code leads to the file that defines its item, through re-exports. These are the arrows; `mod x;` and
-//! re-exports are none, and neither are those of unit tests.
+//! A path in `use` or in code leads to the file that defines its item, through re-exports. These
+//! are the arrows; `mod x;` and re-exports are none, and neither are those of unit tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,8 @@ struct SourceFile<'a> {
     code: &'a str,
     /// The names that `use` brings, each with its path as it is written.
     imported: BTreeMap<String, Module>,
-    /// Paths in `use` and in code, with their places. The first segment is `crate`, `self`, `super` or a name.
+    /// Paths in `use` and in code, with their places. The first segment is `crate`, `self`, `super`
+    /// or a name.
     paths: Vec<(usize, Module)>,
 }
 

@@ -1,4 +1,5 @@
-//! Rules about the shape of source: how long functions and comments are, how often a name is used, where modules stand.
+//! Rules about the shape of source: how long functions and comments are, how often a name is used,
+//! where modules stand.
 
 use std::collections::BTreeMap;
 

@@ -2,11 +2,13 @@
 
 /// A file's text with everything but the code blanked out, and what was blanked out.
 pub(crate) struct Source {
-    /// The code: comments, and the inside of literals, are spaces; every line keeps its number and columns in bytes.
+    /// The code: comments, and the inside of literals, are spaces; every line keeps its number and
+    /// columns in bytes.
     pub(crate) code: String,
     /// Each comment with the number of its first line.
     pub(crate) comments: Vec<(usize, String)>,
-    /// Each string literal: where its first quote stands in `code`, and its content as it is written.
+    /// Each string literal: where its first quote stands in `code`, and its content as it is
+    /// written.
     pub(crate) strings: Vec<(usize, String)>,
     /// Where each line of `code` but the first begins.
     line_starts: Vec<usize>,
@@ -125,7 +127,8 @@ fn block_comment(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// If `rest` begins with a string literal: the lengths of its prefix with the first quote, its inside, and the last quote.
+/// If `rest` begins with a string literal: the lengths of its prefix with the first quote, its
+/// inside, and the last quote.
 fn string(rest: &[u8], previous: Option<u8>) -> Option<(usize, usize, usize)> {
     // The r of `for` begins no raw string.
     let in_word = previous.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');

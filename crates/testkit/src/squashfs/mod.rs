@@ -1,9 +1,9 @@
 //! SquashFS images, valid or not, as the test requires.
 //!
-//! [`RawSquashfs`] lays out a tree according to the format's description, without code of the library under test.
-//! Every record passes through a closure before it is stored, which can change it in any way. Sizes and references
-//! that depend on it are those of the changed image, and metadata is encoded after the change. [`squashfs_vectors`]
-//! are the named cases.
+//! [`RawSquashfs`] lays out a tree according to the format's description, without code of the
+//! library under test. Every record passes through a closure before it is stored, which can change
+//! it in any way. Sizes and references that depend on it are those of the changed image, and
+//! metadata is encoded after the change. [`squashfs_vectors`] are the named cases.
 
 mod sample;
 mod vectors;
@@ -81,9 +81,11 @@ pub enum Part<'a> {
     Inode(&'a str),
     /// The listing of a directory.
     Listing(&'a str),
-    /// All records of a table: `fragments`, `exports`, `ids`, `xattrs` (names and values), `xattr ids`.
+    /// All records of a table: `fragments`, `exports`, `ids`, `xattrs` (names and values), `xattr
+    /// ids`.
     Table(&'static str),
-    /// A stored metadata block, header included: its table (also `inodes` or `listings`) and its index.
+    /// A stored metadata block, header included: its table (also `inodes` or `listings`) and its
+    /// index.
     Metadata(&'static str, usize),
     /// The list of block offsets of a table; for `xattr ids`, including its header.
     List(&'static str),
@@ -139,7 +141,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The position of the next byte: the offset of its block and the offset in the block's content.
+    /// The position of the next byte: the offset of its block and the offset in the block's
+    /// content.
     fn place(&self) -> (u64, u16) {
         (self.stored.len() as u64, self.open.len() as u16)
     }
@@ -315,7 +318,8 @@ impl Layout<'_, '_> {
         }
     }
 
-    /// Writes the inode of a file, after those of its contents. The extended type is the basic type plus 7.
+    /// Writes the inode of a file, after those of its contents. The extended type is the basic type
+    /// plus 7.
     fn node(&mut self, path: &str, node: &RawNode, parent: u32) {
         if matches!(node.kind, RawKind::Link(_)) {
             return; // the listing of its directory is all of it
@@ -417,8 +421,8 @@ impl Layout<'_, '_> {
         self.inodes.write(&inode, self.edit);
     }
 
-    /// Writes a listing. Returns its length and, for each further metadata block, the offset of the first run there,
-    /// that block, and the run's first name.
+    /// Writes a listing. Returns its length and, for each further metadata block, the offset of the
+    /// first run there, that block, and the run's first name.
     fn listing(&mut self, path: &str, nodes: &[RawNode]) -> (usize, Vec<(u32, u32, String)>) {
         let mut bytes = Vec::new();
         // Where each run begins, its first name, and its block, first number and count so far.
@@ -577,7 +581,8 @@ impl Layout<'_, '_> {
         if sets.is_empty() {
             return u64::MAX;
         }
-        // The references in it need block positions, so its content is generated while it is written.
+        // The references in it need block positions, so its content is generated while it is
+        // written.
         let mut stream = Stream::new("xattrs", self.image.encode);
         let mut ids = Vec::new();
         let mut values: BTreeMap<&[u8], u64> = BTreeMap::new();

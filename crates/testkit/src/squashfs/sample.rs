@@ -32,8 +32,9 @@ fn extended(node: RawNode, xattrs: Option<u32>) -> RawNode {
     }
 }
 
-/// The sample: 4 KiB blocks, files with and without tails, blocks and holes, a directory whose listing is longer than
-/// a metadata block and has an index, hard and symbolic links, devices, and attributes in both forms.
+/// The sample: 4 KiB blocks, files with and without tails, blocks and holes, a directory whose
+/// listing is longer than a metadata block and has an index, hard and symbolic links, devices, and
+/// attributes in both forms.
 pub fn sample_tree(codec: u16, encode: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> RawSquashfs<'_> {
     let file = |name: &str, content: Vec<u8>, tail: bool| node(name, RawKind::File(content, tail));
     let many = (0..300).map(|n| file(&format!("{n:03}-{}", "x".repeat(24)), Vec::new(), true));

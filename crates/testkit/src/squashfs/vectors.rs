@@ -1,5 +1,5 @@
-//! Named SquashFS images: hostile ones with the errors that they must be rejected with, and odd ones
-//! that must be readable.
+//! Named SquashFS images: hostile ones with the errors that they must be rejected with, and odd
+//! ones that must be readable.
 
 use super::{Edit, Encode, Part, RawImage, RawSquashfs, sample_tree};
 
@@ -150,7 +150,7 @@ impl Vectors<'_> {
             });
         }
         self.edited("flags that nobody knows", READ, Part::Superblock, |bytes| {
-            bytes[25] |= 0xf0
+            bytes[25] |= 0xf0;
         });
         let name = "an export table of nonsense that ls and copy need not";
         self.edited(name, READ, Part::Table("exports"), |bytes| bytes.fill(0xff));
@@ -337,7 +337,7 @@ impl Vectors<'_> {
             // Version, the flag that says so, and an acceleration.
             let options = [12, 0x80, 1, 0, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0];
             self.edited("lz4 options of 12 bytes", READ, Part::Options, |bytes| {
-                bytes.extend(options)
+                bytes.extend(options);
             });
         }
     }

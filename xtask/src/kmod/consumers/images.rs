@@ -31,8 +31,8 @@ pub(super) const LEVELS: &[(&str, &str)] = &[
 /// Bytes of each of them: a little more than the least that mkfs.btrfs takes.
 const LEVEL_SIZE: u64 = 160 << 20;
 
-/// Makes the disks: images of one tree by us and by the C tools, a root with this busybox, and an empty one; and `sums`, the MD5 of
-/// each file of the tree.
+/// Makes the disks: images of one tree by us and by the C tools, a root with this busybox, and an
+/// empty one; and `sums`, the MD5 of each file of the tree.
 pub(super) fn make(folder: &Path, busybox: &Path) -> Result<(), String> {
     let failed = |error| format!("write {}: {error}", folder.display());
     let tree = folder.join("tree");

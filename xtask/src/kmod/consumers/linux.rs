@@ -8,7 +8,8 @@ use crate::command::output_of;
 use crate::kmod::build::{Modules, make, modules_in, run_quietly};
 use crate::kmod::packages;
 
-/// Folders that are built: what they are taken from in the sources of Linux, and their makefile if they need one.
+/// Folders that are built: what they are taken from in the sources of Linux, and their makefile if
+/// they need one.
 pub(super) const PARTS: &[(&str, &str, &str)] = &[
     (
         "xxhash",

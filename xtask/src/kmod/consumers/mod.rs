@@ -1,7 +1,8 @@
-//! Linux's own users of zstd and xxHash, built against our modules: SquashFS, btrfs, and two parts of the crypto API.
+//! Linux's own users of zstd and xxHash, built against our modules: SquashFS, btrfs, and two parts
+//! of the crypto API.
 //!
-//! Their sources come from the distribution's package of exactly the booted kernel; nothing of it is kept here. Two forced
-//! includes send their calls to our modules: no file of theirs is changed.
+//! Their sources come from the distribution's package of exactly the booted kernel; nothing of it
+//! is kept here. Two forced includes send their calls to our modules: no file of theirs is changed.
 
 mod images;
 mod linux;
@@ -48,8 +49,8 @@ const DAMAGES: u32 = 3;
 /// Programs of the host that say and change how btrfs stores files.
 const PROGRAMS: &[&str] = &["btrfs", "chattr", "compsize"];
 
-/// Builds the consumers and boots the kernel with them: with all disks, then from a SquashFS root with little memory, and again for a
-/// time in which nothing is done.
+/// Builds the consumers and boots the kernel with them: with all disks, then from a SquashFS root
+/// with little memory, and again for a time in which nothing is done.
 pub(super) fn consumers(modules: &Modules) -> Outcome {
     for program in ["mkfs.btrfs", "mksquashfs", "ldd"].iter().chain(PROGRAMS) {
         if !tools::is_there(program) {
