@@ -12,7 +12,7 @@ use tree::tar::Tar;
 use tree::{Limits, ReadAt, Seekable, SequentialReader};
 
 use crate::error::During;
-use crate::{OpenOptions, Result};
+use crate::{OpenOptions, Result, text};
 
 /// The bytes that hold a container: a file, a block device, a pipe, or memory.
 pub struct Input {
@@ -78,6 +78,11 @@ impl Input {
         &self.path
     }
 
+    /// The input in words.
+    pub fn name(&self) -> String {
+        text::of_host_path(&self.path, "standard input")
+    }
+
     /// The metadata of a file of this machine.
     pub fn metadata(&self) -> Option<&Metadata> {
         self.metadata.as_ref()
@@ -128,21 +133,26 @@ impl Input {
         }
     }
 
+    /// Reads it from its beginning to its end.
+    pub fn into_reader(self) -> Box<dyn Read + Send> {
+        match self.bytes {
+            InputBytes::Seekable(bytes) => Box::new(SequentialReader::new(bytes)),
+            InputBytes::Sequential(stream) => stream,
+        }
+    }
+
     /// Reads it as a tar archive, after decompression if it is compressed as a whole.
     pub(crate) fn open_tar(self, wrapper: Option<Wrapper>, options: &OpenOptions) -> Result<Tar> {
         let Some(wrapper) = wrapper else {
             return tar(Box::new(self.into_bytes(&options.spool_dir)?), options);
         };
-        let mut stream: Box<dyn Read> = match self.bytes {
-            InputBytes::Seekable(bytes) if wrapper == Wrapper::Zstd => {
-                match Seekable::open(bytes)? {
-                    Ok(seekable) => return tar(Box::new(seekable), options),
-                    Err(bytes) => Box::new(SequentialReader::new(bytes)),
-                }
-            }
-            InputBytes::Seekable(bytes) => Box::new(SequentialReader::new(bytes)),
-            InputBytes::Sequential(stream) => stream,
-        };
+        if let InputBytes::Seekable(bytes) = &self.bytes
+            && wrapper == Wrapper::Zstd
+            && let Ok(seekable) = Seekable::open(Arc::clone(bytes))?
+        {
+            return tar(Box::new(seekable), options);
+        }
+        let mut stream = self.into_reader();
         let unpack = |out: &mut dyn io::Write| wrapper.decompress(&mut stream, out);
         let open = || tar(Box::new(tree::spool(unpack, &options.spool_dir)?), options);
         open().during(|| format!("decompress it with {}", wrapper.name()))

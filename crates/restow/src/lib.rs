@@ -11,7 +11,9 @@ mod input;
 mod joined;
 mod open_options;
 mod partitions;
+mod receive;
 mod replayed;
+mod send;
 mod source_note;
 mod source_tree;
 pub mod text;
@@ -33,6 +35,11 @@ pub use error::{Error, Result};
 pub use input::Input;
 pub use open_options::{ImageAt, OpenOptions};
 pub use partitions::Partition;
+pub use receive::{
+    DirectoryReceived, ImageReceived, ImageReceiver, ReceiveEvent, ReceiveLoss, ReceiveOptions,
+    ReceiveTarget, receive_into_btrfs, receive_into_directory,
+};
+pub use send::{ResumedOutput, SendRequest, SendSummary, Sender};
 pub use source_note::SourceNote;
 pub use source_tree::{SourceTree, find_subvolume, named_subvolume, open_subvolume};
 pub use tree::{ByPath, NoProgress, Progress};

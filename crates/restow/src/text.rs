@@ -138,6 +138,20 @@ pub fn quoted(word: &OsStr) -> String {
     }
 }
 
+/// A UUID in its usual form.
+pub fn of_uuid(uuid: &[u8; 16]) -> String {
+    let mut words = String::new();
+    for (at, byte) in uuid.iter().enumerate() {
+        let dash = if matches!(at, 4 | 6 | 8 | 10) {
+            "-"
+        } else {
+            ""
+        };
+        words += &format!("{dash}{byte:02x}");
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

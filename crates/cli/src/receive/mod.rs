@@ -1,26 +1,24 @@
 //! `restow receive`: builds subvolumes from send streams.
 
-mod directory;
-mod grafted;
-mod image;
-mod needed;
-mod record;
-
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
-use restow::Address;
-use sendstream::{Command, Dump, Event, ReceiveOptions, Received, StreamReader, Version};
-use tree::Error;
+use restow::{
+    DirectoryReceived, ImageReceiver, ReceiveEvent, ReceiveOptions, ReceiveTarget,
+    receive_into_btrfs, receive_into_directory,
+};
+use sendstream::{Dump, Event, Received, StreamReader};
+use tree::{Progress, Time};
 
 use crate::bar::Bar;
-use crate::options::ThreadArgs;
-use crate::stream::input::{Input, name};
+use crate::copy::of_unrestored;
+use crate::options::{ThreadArgs, epoch, open_options};
+use crate::stream::input::{self, name};
 use crate::{message, text};
 
 /// Receive what `btrfs send` wrote: as subvolumes, or as directories
@@ -155,16 +153,18 @@ pub(crate) fn run(args: &Receive) -> Result<bool> {
     }
     let dir = args.dir.as_deref().context("no directory given")?;
     let to = match args.to {
-        Some(to) => to,
-        None => found(dir)?,
+        Some(To::Btrfs) => ReceiveTarget::MountedBtrfs,
+        Some(To::Directory) => ReceiveTarget::Directory,
+        Some(To::Image) => ReceiveTarget::Image,
+        None => ReceiveTarget::of(dir)?,
     };
-    if args.no_verify && to != To::Image {
+    if args.no_verify && to != ReceiveTarget::Image {
         bail!("--no-verify applies to images only");
     }
     let lost = match to {
-        To::Btrfs => into_btrfs(args, dir)?,
-        To::Directory => directory::receive(args, dir)?,
-        To::Image => image::receive(args, dir)?,
+        ReceiveTarget::MountedBtrfs => into_btrfs(args, dir)?,
+        ReceiveTarget::Directory => into_directory(args, dir)?,
+        ReceiveTarget::Image => into_image(args, dir)?,
     };
     for words in &lost {
         message::tell(words);
@@ -172,30 +172,25 @@ pub(crate) fn run(args: &Receive) -> Result<bool> {
     Ok(lost.is_empty())
 }
 
-/// What a directory or file can hold.
-fn found(dir: &Path) -> Result<To> {
-    let address = Address::of(dir)?;
-    let is_file = |path: &Path| std::fs::metadata(path).is_ok_and(|it| !it.is_dir());
-    if is_file(&address.path) {
-        return Ok(To::Image);
-    }
-    let open = || format!("open {}", text::of_host_path(dir, "-"));
-    let opened = linux::open_dir(dir).with_context(open)?;
-    if !linux::is_btrfs(&opened).with_context(open)? {
-        return Ok(To::Directory);
-    }
-    match linux::subvolume(&opened, 5) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => bail!(
-            "{} is on btrfs, where subvolumes can be received only by root; `--to directory` makes directories",
-            text::of_host_path(dir, "-")
-        ),
-        _ => Ok(To::Btrfs),
-    }
+fn options(args: &Receive) -> ReceiveOptions {
+    let mut options = ReceiveOptions::new(args.threads.parallel());
+    options.stream.decompresses = args.force_decompress;
+    options.stream.parent.clone_from(&args.parent);
+    options.stream.keeps = args.keep;
+    options.stream.reads_back = !args.no_read_back;
+    options.stream.copies_clones = args.clone_fallback;
+    options.stream.errors_max = args.max_errors;
+    options.stream.stops_at_end = args.end;
+    options.stream.falls_back_on_eperm = args.fallback_on_eperm;
+    options.owners = !args.no_owners;
+    options.verify = !args.no_verify;
+    options.spool_dir = open_options().spool_dir;
+    options
 }
 
 /// Prints a stream.
 fn dump(args: &Receive) -> Result<()> {
-    let input = Input::open(&args.file, &Bar::new("read", true))?;
+    let input = input::open(&args.file, &Bar::new("read", true))?.into_reader();
     let mut reader = StreamReader::new(input).any_paths();
     let mut dump = Dump::new(BufWriter::new(io::stdout().lock()), linux::local_offset);
     let mut print = || -> tree::Result<()> {
@@ -215,52 +210,103 @@ fn dump(args: &Receive) -> Result<()> {
     printed.with_context(|| format!("read {}", name(&args.file)))
 }
 
-/// Refuses a stream with fs-verity before anything is written. One from a pipe is refused at the first such command.
-fn refuse_verity(file: &File, stops_at_end: bool) -> tree::Result<()> {
-    let mut input = file.try_clone()?;
-    if io::Seek::stream_position(&mut input).is_err() {
-        return Ok(()); // A pipe with a name.
+/// Receives into a btrfs image. Returns the losses in words.
+fn into_image(args: &Receive, image: &Path) -> Result<Vec<String>> {
+    let mut options = options(args);
+    options.time = match epoch()? {
+        Some(seconds) => Time {
+            seconds,
+            nanoseconds: 0,
+        },
+        None => now(),
+    };
+    let stream = restow::Input::open(&args.file);
+    let stream = stream.with_context(|| format!("open {}", name(&args.file)))?;
+    let receiver = ImageReceiver::open(stream, image, options)?;
+    if receiver.has_log() {
+        message::tell("the image was not unmounted cleanly; what its log has is kept, too");
     }
-    let mut reader = StreamReader::new(&input);
-    // Damage is reported with what was done until then.
-    while let Ok(Some(Version::V3)) = reader.next_stream() {
-        while let Ok(Some(record)) = reader.next_command() {
-            if matches!(record.command, Command::EnableVerity { .. }) {
-                let error = Error::Unsupported("enabling fs-verity");
-                return Err(error.in_part("command", record.number));
-            }
+    if !args.no_verify {
+        let bar = Bar::new("verified", args.quiet);
+        bar.expect(None, receiver.stream_bytes());
+        receiver.verify(&bar)?;
+        bar.finish();
+    }
+    let bar = Bar::new("received", args.quiet);
+    let received = receiver.receive(&bar, &mut |event| tell(event, args, image))?;
+    bar.finish();
+    if !args.quiet {
+        let image = &received.summary.image;
+        let kept = image.kept;
+        let unverified = kept.count - kept.by_checksum - kept.decoded;
+        if args.no_verify && unverified > 0 {
+            let extents = text::count(unverified, "compressed extent");
+            message::tell(&format!("{extents} not verified"));
         }
-        if stops_at_end {
-            break;
+        if let Some(before) = received.old_bytes.filter(|&old| image.image_bytes > old) {
+            let (before, after) = (text::of_bytes(before), text::of_bytes(image.image_bytes));
+            message::tell(&format!("the image grew from {before} to {after}"));
         }
     }
-    let mut input = file.try_clone()?;
-    io::Seek::rewind(&mut input)?;
-    Ok(())
+    Ok(received.losses.iter().map(ToString::to_string).collect())
 }
 
-/// Receives into a mounted btrfs. Returns what could not be kept, in words.
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Time {
+        seconds: since.as_secs() as i64,
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+/// Receives into a directory of any file system. Returns the losses in words.
+fn into_directory(args: &Receive, dir: &Path) -> Result<Vec<String>> {
+    let bar = Bar::new("received", args.quiet);
+    let input = input::open(&args.file, &bar)?;
+    let mut lost = Vec::new();
+    let mut on_event = |event: &ReceiveEvent<'_>| match event {
+        ReceiveEvent::Directory(received) => tell_of_directory(received, args, &mut lost),
+        event => tell(event, args, dir),
+    };
+    receive_into_directory(input, dir, &options(args), &bar, &mut on_event)?;
+    bar.finish();
+    Ok(lost)
+}
+
+/// Adds the losses of a directory, and prints the number of its clones.
+fn tell_of_directory(received: &DirectoryReceived, args: &Receive, lost: &mut Vec<String>) {
+    let (path, done) = (&received.path, &received.result);
+    let to = text::of_host_path(path, "-");
+    lost.extend(of_unrestored(&done.unrestored, |file| {
+        let file = match file {
+            b"" => path.clone(),
+            file => path.join(OsStr::from_bytes(file)),
+        };
+        text::of_host_path(&file, "-")
+    }));
+    if done.verity_files > 0 {
+        let files = text::count(done.verity_files, "file");
+        lost.push(format!("{to}: fs-verity of {files} not enabled"));
+    }
+    if args.verbose > 0 && done.shared_clones + done.copied_clones > 0 {
+        message::tell(&format!(
+            "{to}: {} shared, {} copied, {}",
+            text::count(done.shared_clones, "clone"),
+            text::count(done.copied_clones, "clone"),
+            text::of_bytes(done.copied_bytes)
+        ));
+    }
+}
+
+/// Receives into a mounted btrfs. Returns the losses in words.
 fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
     let bar = Bar::new("received", args.quiet);
-    let input = Input::open(&args.file, &bar)?;
-    if let Input::File(file) = &input {
-        refuse_verity(file, args.end).with_context(|| format!("read {}", name(&args.file)))?;
-    }
-    let options = ReceiveOptions {
-        decompresses: args.force_decompress,
-        parent: args.parent.clone(),
-        keeps: args.keep,
-        reads_back: !args.no_read_back,
-        copies_clones: args.clone_fallback,
-        errors_max: args.max_errors,
-        stops_at_end: args.end,
-        falls_back_on_eperm: args.fallback_on_eperm,
-    };
-    let mut event = |event: &Event<'_>| tell(event, args, dir);
-    let received = sendstream::receive(input, dir, &options, &bar, &mut event);
+    let input = input::open(&args.file, &bar)?;
+    let mut on_event = |event: &ReceiveEvent<'_>| tell(event, args, dir);
+    let received = receive_into_btrfs(input, dir, &options(args), &bar, &mut on_event);
     bar.finish();
-    let received =
-        received.with_context(|| format!("receive into {}", text::of_host_path(dir, "-")))?;
+    let received = received?;
     if received.failed > 0 {
         let failed = text::count(received.failed, "command");
         bail!("{failed} failed; what they are about was not received");
@@ -309,7 +355,10 @@ fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-fn tell(event: &Event<'_>, args: &Receive, dir: &Path) {
+fn tell(event: &ReceiveEvent<'_>, args: &Receive, dir: &Path) {
+    let ReceiveEvent::Stream(event) = event else {
+        return;
+    };
     let mut out = io::stderr();
     // A message that cannot be printed is not an error.
     let _ = match event {

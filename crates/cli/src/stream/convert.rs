@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use codec::Settings;
 use sendstream::{ConvertOptions, Converted, Recode, Version};
 
-use super::input::{Input, create, name, output_name};
+use super::input::{create, name, open, output_name};
 use crate::bar::Bar;
 use crate::options::{ThreadArgs, bytes};
 use crate::{message, text};
@@ -92,7 +92,7 @@ enum Dropped {
 /// The stream is damaged or cannot be expressed, or something cannot be read or written.
 pub(crate) fn run(args: &Convert) -> Result<bool> {
     let bar = Bar::new("converted", args.quiet);
-    let input = Input::open(&args.src, &bar)?;
+    let input = open(&args.src, &bar)?.into_reader();
     let options = ConvertOptions {
         version: args.proto,
         recode: match (args.compress, args.decompress) {

@@ -9,10 +9,11 @@ use clap::Args;
 use sendstream::{CommandRecord, StreamReader, Value, json};
 
 use super::ahead::ReadAhead;
-use super::input::{Input, name, of_uuid};
+use super::input::{name, open};
 use crate::bar::Bar;
 use crate::options::QuietArgs;
 use crate::text;
+use restow::text::of_uuid;
 
 /// Print the commands of a send stream, one line each
 ///
@@ -50,7 +51,7 @@ pub(crate) struct Dump {
 /// # Errors
 /// The stream is damaged, or cannot be read; what was printed until then is right.
 pub(crate) fn run(args: &Dump) -> Result<()> {
-    let input = Input::open(&args.file, &Bar::new("read", true))?;
+    let input = open(&args.file, &Bar::new("read", true))?.into_reader();
     let mut reader = StreamReader::new(ReadAhead::new(input)).any_paths();
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(&mut reader, args, &mut out);

@@ -9,7 +9,7 @@ use sendstream::{Changes, StreamInfo};
 use tree::json::Object;
 
 use super::ahead::ReadAhead;
-use super::input::{Hashed, Input, name};
+use super::input::{Hashed, name, open};
 use super::verify::{json_subvolume, of_subvolume};
 use crate::bar::Bar;
 use crate::options::QuietArgs;
@@ -43,7 +43,7 @@ pub(crate) struct Info {
 /// It is damaged, or cannot be read.
 pub(crate) fn run(args: &Info) -> Result<()> {
     let bar = Bar::new("read", args.quiet.quiet);
-    let input = Hashed::new(Input::open(&args.file, &bar)?, true);
+    let input = Hashed::new(open(&args.file, &bar)?.into_reader(), true);
     let mut input = ReadAhead::new(input);
     let info = StreamInfo::read(&mut input, &bar);
     bar.finish();

@@ -6,43 +6,24 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use restow::Input;
 use tree::{Error, Output, Progress, Sha256};
 
 use crate::bar::Bar;
 use crate::text;
 
-/// A file, or standard input.
-pub(crate) enum Input {
-    File(File),
-    Standard(File),
-}
-
-impl Input {
-    /// Opens the file with this name; `-` is standard input. The bar learns how large it is.
-    ///
-    /// # Errors
-    /// It cannot be opened, or standard input is a terminal.
-    pub(crate) fn open(path: &Path, bar: &Bar) -> Result<Input> {
-        if path == Path::new("-") {
-            if io::stdin().is_terminal() {
-                bail!("standard input is a terminal; name a file, or pipe a stream into it");
-            }
-            let stdin = io::stdin().as_fd().try_clone_to_owned()?;
-            return Ok(Input::Standard(File::from(stdin)));
-        }
-        let file = File::open(path).with_context(|| format!("open {}", name(path)))?;
-        let metadata = file.metadata();
-        bar.expect(None, metadata.ok().map(|it| it.len()));
-        Ok(Input::File(file))
+/// Opens the file with this name; `-` is standard input. The bar learns how large it is.
+///
+/// # Errors
+/// It cannot be opened, or standard input is a terminal.
+pub(crate) fn open(path: &Path, bar: &Bar) -> Result<Input> {
+    if path == Path::new("-") && io::stdin().is_terminal() {
+        bail!("standard input is a terminal; name a file, or pipe a stream into it");
     }
-}
-
-impl Read for Input {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Input::File(file) | Input::Standard(file) => file.read(buffer),
-        }
-    }
+    let input = Input::open(path).with_context(|| format!("open {}", name(path)))?;
+    let file = input.metadata().filter(|file| file.is_file());
+    bar.expect(None, file.map(|it| it.len()));
+    Ok(input)
 }
 
 /// Computes the SHA-256 of what is read.
@@ -109,18 +90,4 @@ pub(crate) fn output_name(path: &Path) -> String {
 /// The name of what is read, in messages.
 pub(crate) fn name(path: &Path) -> String {
     text::of_host_path(path, "standard input")
-}
-
-/// A UUID in its usual form.
-pub(crate) fn of_uuid(uuid: &[u8; 16]) -> String {
-    let mut words = String::new();
-    for (at, byte) in uuid.iter().enumerate() {
-        let dash = if matches!(at, 4 | 6 | 8 | 10) {
-            "-"
-        } else {
-            ""
-        };
-        words += &format!("{dash}{byte:02x}");
-    }
-    words
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::input::{Input, create, name, output_name};
+use super::input::{create, name, open, output_name};
 use crate::bar::Bar;
 use crate::options::QuietArgs;
 
@@ -39,7 +39,7 @@ pub(crate) struct Undump {
 /// # Errors
 /// A line is wrong, or something cannot be read or written.
 pub(crate) fn run(args: &Undump) -> Result<()> {
-    let input = Input::open(&args.file, &Bar::new("read", true))?;
+    let input = open(&args.file, &Bar::new("read", true))?.into_reader();
     let mut output = create(&args.dst, args.overwrite)?;
     let mut buffered = BufWriter::with_capacity(256 << 10, &mut output);
     let built = sendstream::json::build(BufReader::new(input), &mut buffered);

@@ -11,11 +11,12 @@ use tree::Error;
 use tree::json::Object;
 
 use super::ahead::ReadAhead;
-use super::input::{Hashed, Input, name, of_uuid};
+use super::input::{Hashed, name, open};
 use crate::bar::Bar;
 use crate::diff::{compare, line};
 use crate::options::{AspectArgs, SilentArgs, SourceArgs, ThreadArgs};
 use crate::{message, text};
+use restow::text::of_uuid;
 
 /// Verify a send stream, without receiving it
 ///
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
         bail!("STREAM:NAME applies with --against only");
     }
     let bar = Bar::new("verified", args.silent.quiet);
-    let input = Input::open(&address.path, &bar)?;
+    let input = open(&address.path, &bar)?.into_reader();
     let mut input = ReadAhead::new(Hashed::new(input, args.sha256.is_some()));
     let options = VerifyOptions {
         data: !args.no_data,

@@ -1,4 +1,4 @@
-//! What a stream needs that it does not bring itself.
+//! The subvolumes that a stream is based on.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use sendstream::{Command, SentSubvolume, StreamReader};
 use tree::{Error, ReadAt, Result, SequentialReader};
 
-/// The most parents and sources of clones in one input.
+/// Parents and sources of clones in one input: more than any backup has.
 const NEEDED_MAX: usize = 1 << 16;
 
 /// A parent or a source of clones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Needed {
+pub(super) struct BaseSubvolume {
     pub(super) uuid: [u8; 16],
     /// The transaction of its last change.
     pub(super) ctransid: u64,
@@ -22,7 +22,7 @@ pub(super) struct Needed {
 ///
 /// # Errors
 /// The stream cannot be read, is damaged, or needs too many.
-pub(super) fn needed(stream: &Arc<dyn ReadAt>) -> Result<Vec<Needed>> {
+pub(super) fn needed(stream: &Arc<dyn ReadAt>) -> Result<Vec<BaseSubvolume>> {
     let mut reader = StreamReader::new(SequentialReader::new(Arc::clone(stream)));
     let (mut needed, mut parents, mut own) = (BTreeSet::new(), HashSet::new(), HashSet::new());
     while reader.next_stream()?.is_some() {
@@ -49,7 +49,7 @@ pub(super) fn needed(stream: &Arc<dyn ReadAt>) -> Result<Vec<Needed>> {
             }
         }
     }
-    let needed = needed.into_iter().map(|(uuid, ctransid)| Needed {
+    let needed = needed.into_iter().map(|(uuid, ctransid)| BaseSubvolume {
         uuid,
         ctransid,
         is_parent: parents.contains(&uuid),

@@ -1,4 +1,5 @@
-//! Receiving into a btrfs image that is not mounted: a new image with all that the old one has and the new subvolumes takes its place.
+//! Receiving into a btrfs image that is not mounted: a new image with the subvolumes of the old one
+//! and of the stream takes its place.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,15 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
 use btrfs::{
-    Btrfs, NewSubvolume, Options, Profile, Rule, Subvolume, SubvolumeInfo, block_group, compat_ro,
-    incompat, object,
+    Btrfs, CreateSummary, NewSubvolume, Options, Profile, Rule, Subvolume, SubvolumeInfo,
+    block_group, compat_ro, incompat, object,
 };
 use linux::Timestamp;
-use restow::{Address, Container, OpenOptions, find_subvolume};
 use sendstream::{Event, Replay, SentSubvolume, SentTree, VerifyOptions};
 use tree::edit::Patterns;
 use tree::tar::Tar;
@@ -24,128 +22,182 @@ use tree::{
 };
 
 use super::grafted::Grafted;
-use super::needed::{Needed, needed};
-use super::{Receive, tell};
-use crate::bar::Bar;
-use crate::options::{epoch, open_options};
-use crate::stream::input::name;
-use crate::{message, text};
+use super::needed::{BaseSubvolume, needed};
+use super::{ReceiveEvent, ReceiveLoss, ReceiveOptions};
+use crate::error::{During, refuse};
+use crate::{Address, Container, Error, Input, OpenOptions, Result, find_subvolume, text};
 
 /// The image that the subvolumes are received into.
-struct Target {
+struct ImageTarget {
     /// Where the new image goes.
     path: PathBuf,
     /// The directory for new subvolumes, as a path in the image.
     dir: Vec<u8>,
     /// What is there.
-    old: Option<Old>,
+    old: Option<ExistingImage>,
 }
 
 /// The existing image.
-struct Old {
+struct ExistingImage {
     btrfs: Arc<Btrfs>,
     top: Arc<Subvolume>,
     subvolumes: Vec<SubvolumeInfo>,
     metadata: fs::Metadata,
 }
 
-/// Makes a new image that has the subvolumes of the stream, too, and puts it in place of the old one. Returns what could not be kept, in
-/// words.
-///
-/// # Errors
-/// The stream is damaged, its parent is missing or was changed, or the image cannot be read or has what a new one would not have.
-/// The old image is as it was.
-pub(super) fn receive(args: &Receive, target: &Path) -> Result<Vec<String>> {
-    refuse_options(args)?;
-    let target = Target::open(target)?;
-    let read = || format!("read {}", name(&args.file));
-    let opened = Container::open(&args.file, None);
-    let opened = opened.with_context(|| format!("open {}", name(&args.file)))?;
-    let Container::SendStream(stream) = opened else {
-        bail!("{}: not a send stream", read());
-    };
-    let stream = stream
-        .into_bytes(&open_options().spool_dir)
-        .with_context(read)?;
-    let scratch = target.scratch();
-    let replay = replay(args, &target, stream, &scratch).with_context(read)?;
-    let received: Vec<Arc<SentTree>> = replay.subvolumes().to_vec();
-    let mut lost = Vec::new();
-    for subvolume in &received {
-        tell(&Event::Subvolume(subvolume.sent()), args, &target.path);
-        if subvolume.verity_files() > 0 {
-            lost.push(format!(
-                "{}: fs-verity of {} not enabled",
-                text::of_name(&subvolume.sent().name),
-                text::count(subvolume.verity_files(), "file")
-            ));
-        }
-    }
-    Scratch::catch(|| target.write(args, &received, &scratch, &mut lost))?;
-    Ok(lost)
+/// A stream and the image that will hold its subvolumes.
+pub struct ImageReceiver {
+    target: ImageTarget,
+    options: ReceiveOptions,
+    stream: Arc<dyn ReadAt>,
+    /// The stream in words.
+    source: String,
+    scratch: Scratch,
+    /// Knows the parents and clone sources of the stream.
+    replay: Replay,
 }
 
-fn refuse_options(args: &Receive) -> Result<()> {
-    if args.end {
-        bail!("-e needs a mounted btrfs: for images, the whole input is read first");
+/// A new image.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ImageReceived {
+    /// Properties of the subvolumes that the image lacks.
+    pub losses: Vec<ReceiveLoss>,
+    /// The image.
+    pub summary: CreateSummary,
+    /// The bytes of the older image, if there was one.
+    pub old_bytes: Option<u64>,
+}
+
+impl ImageReceiver {
+    /// Opens a stream, and the image that it is received into: a file, or an address such as
+    /// `disk.btrfs:backups` for a directory in it. An image that does not exist is made.
+    ///
+    /// # Errors
+    /// The stream is damaged, its parent is missing or was changed, or the image cannot be read or
+    /// has features that a new one would not have.
+    pub fn open(stream: Input, image: &Path, options: ReceiveOptions) -> Result<ImageReceiver> {
+        refuse_options(&options)?;
+        let target = ImageTarget::open(image)?;
+        let source = stream.name();
+        let read = || format!("read {source}");
+        let opened = Container::of(stream, None);
+        let opened = opened.during(|| format!("open {source}"))?;
+        let Container::SendStream(stream) = opened else {
+            refuse!("{}: not a send stream", read());
+        };
+        let stream = stream.into_bytes(&options.spool_dir).during(read)?;
+        let scratch = target.scratch();
+        let mut replay = Replay::in_scratch(scratch.clone());
+        let mut add_bases = || -> Result<()> {
+            for base in needed(&stream)? {
+                let BaseSubvolume { uuid, ctransid, .. } = base;
+                // Another subvolume that is nested in it is not part of a snapshot.
+                let tree = target.base(&base, &options)?.without_nested();
+                replay.know(uuid, Some(ctransid), Arc::new(tree));
+            }
+            Ok(())
+        };
+        add_bases().during(read)?;
+        Ok(ImageReceiver {
+            target,
+            options,
+            stream,
+            source,
+            scratch,
+            replay,
+        })
     }
-    if args.force_decompress {
-        bail!(
+
+    /// The length of the stream in bytes.
+    pub fn stream_bytes(&self) -> Option<u64> {
+        self.stream.size().ok()
+    }
+
+    /// Whether the image was not unmounted cleanly. Its log is kept, too.
+    pub fn has_log(&self) -> bool {
+        (self.target.old.as_ref()).is_some_and(|old| old.btrfs.has_log())
+    }
+
+    /// Verifies the stream, unless the options say otherwise.
+    ///
+    /// # Errors
+    /// The stream is damaged.
+    pub fn verify(&self, progress: &dyn Progress) -> Result<()> {
+        if self.options.verify {
+            let input = SequentialReader::new(Arc::clone(&self.stream));
+            let options = VerifyOptions { data: true };
+            sendstream::verify(input, options, self.options.parallel, progress)
+                .during(|| format!("read {}", self.source))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a new image with the subvolumes of the old one and of the stream, and puts it in place
+    /// of the old one.
+    ///
+    /// # Errors
+    /// The stream is damaged, or the image cannot be written. The old image is as it was.
+    pub fn receive(
+        mut self,
+        progress: &dyn Progress,
+        on_event: &mut dyn FnMut(&ReceiveEvent<'_>),
+    ) -> Result<ImageReceived> {
+        let added = self.replay.add(Arc::clone(&self.stream));
+        added.during(|| format!("read {}", self.source))?;
+        let received = self.replay.subvolumes();
+        let mut losses = Vec::new();
+        for subvolume in received {
+            let event = Event::Subvolume(subvolume.sent());
+            on_event(&ReceiveEvent::Stream(&event));
+            if subvolume.verity_files() > 0 {
+                losses.push(ReceiveLoss::Verity {
+                    subvolume: text::of_name(&subvolume.sent().name),
+                    files: subvolume.verity_files(),
+                });
+            }
+        }
+        let (target, options) = (&self.target, &self.options);
+        let summary = Scratch::catch(|| target.write(options, received, &self.scratch, progress))?;
+        let lost_xattrs = summary.image.lost_xattrs.iter();
+        losses.extend(lost_xattrs.map(|(path, name)| ReceiveLoss::Xattr {
+            path: path.to_vec(),
+            name: name.to_vec(),
+        }));
+        let old = target.old.as_ref();
+        Ok(ImageReceived {
+            losses,
+            summary,
+            old_bytes: old.map(|old| old.btrfs.superblock().device.total_bytes),
+        })
+    }
+}
+
+fn refuse_options(options: &ReceiveOptions) -> Result<()> {
+    if options.stream.stops_at_end {
+        refuse!("-e needs a mounted btrfs: for images, the whole input is read first");
+    }
+    if options.stream.decompresses {
+        refuse!(
             "--force-decompress needs a mounted btrfs; `restow stream convert --decompress` decompresses a stream"
         );
     }
-    if args.keep {
-        bail!("--keep needs a mounted btrfs: an image is whole, or as it was before");
+    if options.stream.keeps {
+        refuse!("--keep needs a mounted btrfs: an image is whole, or as it was before");
     }
     Ok(())
 }
 
-/// Verifies the stream and replays it on what the image has.
-fn replay(
-    args: &Receive,
-    target: &Target,
-    stream: Arc<dyn ReadAt>,
-    scratch: &Scratch,
-) -> Result<Replay> {
-    let mut replay = Replay::in_scratch(scratch.clone());
-    for Needed {
-        uuid,
-        ctransid,
-        is_parent,
-    } in needed(&stream)?
-    {
-        let old = target.old.as_ref();
-        let old = old.context("it needs a parent or clone source, and the image is new")?;
-        let id = match &args.parent {
-            Some(path) if is_parent => old.named(path, &target.path)?,
-            _ => old.find(uuid, ctransid)?,
-        };
-        // Another subvolume that is nested in it is not part of a snapshot.
-        let tree = Arc::new(old.btrfs.subvolume(id)?.without_nested());
-        replay.know(uuid, Some(ctransid), tree);
-    }
-    if !args.no_verify {
-        let bar = Bar::new("verified", args.quiet);
-        bar.expect(None, stream.size().ok());
-        let options = VerifyOptions { data: true };
-        let input = SequentialReader::new(Arc::clone(&stream));
-        sendstream::verify(input, options, args.threads.parallel(), &bar)?;
-        bar.finish();
-    }
-    replay.add(stream)?;
-    Ok(replay)
-}
-
-impl Target {
-    fn open(typed: &Path) -> Result<Target> {
+impl ImageTarget {
+    fn open(typed: &Path) -> Result<ImageTarget> {
         let address = Address::of(typed)?;
         let shown = text::of_host_path(&address.path, "-");
         let new = match fs::metadata(&address.path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
             found => {
-                let found = found.with_context(|| format!("open {shown}"))?;
+                let found = found.during(|| format!("open {shown}"))?;
                 if found.file_type().is_block_device() {
-                    bail!(
+                    refuse!(
                         "{shown} is a device; mount it to receive into it, or receive into an image file: a new image is written beside the old one"
                     );
                 }
@@ -153,7 +205,7 @@ impl Target {
             }
         };
         if new {
-            return Ok(Target {
+            return Ok(ImageTarget {
                 path: address.path,
                 dir: Vec::new(),
                 old: None,
@@ -161,18 +213,30 @@ impl Target {
         }
         let open = || format!("open {shown}");
         // A symbolic link stays one.
-        let path = fs::canonicalize(&address.path).with_context(open)?;
-        refuse_attached(&path).with_context(open)?;
-        let old = Old::open(&path).with_context(open)?;
+        let path = fs::canonicalize(&address.path).during(open)?;
+        refuse_attached(&path).during(open)?;
+        let old = ExistingImage::open(&path).during(open)?;
         let dir = match &address.subvolume {
             None => Vec::new(),
             Some(dir) => joined(dir.as_bytes()),
         };
         let old = Some(old);
-        Ok(Target { path, dir, old })
+        Ok(ImageTarget { path, dir, old })
     }
 
-    /// A file beside the image for what need not be in memory. Where there can be none, all is.
+    /// The parent or clone source of the stream.
+    fn base(&self, base: &BaseSubvolume, options: &ReceiveOptions) -> Result<Subvolume> {
+        let missing = "it needs a parent or clone source, and the image is new";
+        let old = (self.old.as_ref()).ok_or_else(|| Error::refused(missing))?;
+        let id = match &options.stream.parent {
+            Some(path) if base.is_parent => old.named(path, &self.path)?,
+            _ => old.find(base.uuid, base.ctransid)?,
+        };
+        Ok(old.btrfs.subvolume(id)?)
+    }
+
+    /// A file beside the image for tables that need not be in memory. Where there can be none, they
+    /// are in memory.
     fn scratch(&self) -> Scratch {
         let dir = match self.path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -184,14 +248,14 @@ impl Target {
     /// Writes the new image.
     fn write(
         &self,
-        args: &Receive,
+        receive: &ReceiveOptions,
         received: &[Arc<SentTree>],
         scratch: &Scratch,
-        lost: &mut Vec<String>,
-    ) -> Result<()> {
+        progress: &dyn Progress,
+    ) -> Result<CreateSummary> {
         let shown = text::of_host_path(&self.path, "-");
         let write = || format!("write {shown}");
-        let now = now()?;
+        let now = receive.time;
         let base: Arc<dyn FileSystem> = match &self.old {
             Some(old) => Arc::<Subvolume>::clone(&old.top),
             // An empty archive is an empty tree.
@@ -202,7 +266,7 @@ impl Target {
             let name = &subvolume.sent().name;
             match base.lookup(dir, name) {
                 Err(tree::Error::NotFound) => {}
-                Ok(_) => bail!(
+                Ok(_) => refuse!(
                     "the image has a file {}; rename or delete it first",
                     text::of_path(&self.path_of(name))
                 ),
@@ -215,7 +279,7 @@ impl Target {
         });
         let grafted = Grafted::new(base, dir, grafts.collect())?;
         let limits = Limits::default();
-        let inventory = Inventory::in_scratch(&grafted, &limits, scratch).with_context(write)?;
+        let inventory = Inventory::in_scratch(&grafted, &limits, scratch).during(write)?;
         let mut options = match &self.old {
             Some(old) => old.options(&inventory, received.len() as u64)?,
             None => Options::default().generation(Some(received.len() as u64)),
@@ -234,7 +298,7 @@ impl Target {
                 let before = received[..turn].iter().map(|tree| tree.sent());
                 match before.zip(&new).rfind(|before| before.0.uuid == uuid) {
                     Some((_, own)) => Ok(own.uuid),
-                    None => self.uuid_of_parent(args, uuid, ctransid),
+                    None => self.uuid_of_parent(receive, uuid, ctransid),
                 }
             });
             new.push(NewSubvolume {
@@ -264,46 +328,14 @@ impl Target {
         options.duplicates = false;
         // The stream is verified already, and all that is compressed in an image has a checksum.
         options.verify = Verify::Nothing;
-        let bar = Bar::new("received", args.quiet);
-        let output = Output::create(&self.path, self.old.is_some()).with_context(write)?;
-        let parallel = args.threads.parallel();
-        let made = btrfs::create(&inventory, &options, parallel, &bar, &output);
-        let summary = made.with_context(write)?;
+        let output = Output::create(&self.path, self.old.is_some()).during(write)?;
+        let made = btrfs::create(&inventory, &options, receive.parallel, progress, &output);
+        let summary = made.during(write)?;
         if let Some(old) = &self.old {
-            keep_owner(&output, &old.metadata).with_context(write)?;
+            keep_owner(&output, &old.metadata).during(write)?;
         }
-        output.commit().with_context(|| format!("finish {shown}"))?;
-        bar.finish();
-        for (path, name) in &summary.image.lost_xattrs {
-            lost.push(format!(
-                "{}: extended attribute {} not copied: it does not fit in a tree block",
-                text::of_path(path),
-                text::of_name(name)
-            ));
-        }
-        if !args.quiet {
-            self.notes(args, &summary);
-        }
-        Ok(())
-    }
-
-    /// Messages about the new image.
-    fn notes(&self, args: &Receive, summary: &btrfs::CreateSummary) {
-        let kept = summary.image.kept;
-        let unverified = kept.count - kept.by_checksum - kept.decoded;
-        if args.no_verify && unverified > 0 {
-            let extents = text::count(unverified, "compressed extent");
-            message::tell(&format!("{extents} not verified"));
-        }
-        let Some(old) = &self.old else { return };
-        let before = old.btrfs.superblock().device.total_bytes;
-        if summary.image.image_bytes > before {
-            message::tell(&format!(
-                "the image grew from {} to {}",
-                text::of_bytes(before),
-                text::of_bytes(summary.image.image_bytes)
-            ));
-        }
+        output.commit().during(|| format!("finish {shown}"))?;
+        Ok(summary)
     }
 
     /// The directory for new subvolumes.
@@ -312,9 +344,9 @@ impl Target {
         let mut dir = base.root();
         let names = self.dir.split(|&byte| byte == b'/');
         for name in names.filter(|name| !name.is_empty()) {
-            let entry = base.lookup(dir, name).with_context(shown)?;
+            let entry = base.lookup(dir, name).during(shown)?;
             if entry.kind != FileKind::Directory {
-                bail!("{}: not a directory", shown());
+                refuse!("{}: not a directory", shown());
             }
             dir = entry.ino;
         }
@@ -338,7 +370,7 @@ impl Target {
         let innermost = options.subvolumes.iter().filter(holds);
         let innermost = innermost.max_by_key(|own| own.path.len());
         if innermost.is_some_and(|own| own.is_read_only) {
-            bail!(
+            refuse!(
                 "{} in the image is in a read-only subvolume",
                 text::of_path(&self.dir)
             );
@@ -349,14 +381,14 @@ impl Target {
     /// The UUID of the subvolume that a received one started from.
     fn uuid_of_parent(
         &self,
-        args: &Receive,
+        options: &ReceiveOptions,
         uuid: [u8; 16],
         ctransid: u64,
     ) -> Result<Option<[u8; 16]>> {
         let Some(old) = &self.old else {
             return Ok(None);
         };
-        let id = match &args.parent {
+        let id = match &options.stream.parent {
             Some(path) => old.named(path, &self.path)?,
             None => old.find(uuid, ctransid)?,
         };
@@ -366,24 +398,21 @@ impl Target {
     }
 }
 
-impl Old {
-    fn open(path: &Path) -> Result<Old> {
+impl ExistingImage {
+    fn open(path: &Path) -> Result<ExistingImage> {
         let Container::Btrfs(file) = Container::open(path, None)? else {
-            bail!("neither a directory nor a btrfs image");
+            refuse!("neither a directory nor a btrfs image");
         };
         let metadata = file
             .metadata()
             .cloned()
-            .context("a file without metadata")?;
+            .ok_or_else(|| Error::refused("a file without metadata"))?;
         let btrfs = file.open_btrfs(&OpenOptions::default())?;
         refuse_features(&btrfs)?;
-        btrfs.replay().context("replay its log")?;
-        if btrfs.has_log() {
-            message::tell("the image was not unmounted cleanly; what its log has is kept, too");
-        }
+        btrfs.replay().during(|| "replay its log".to_owned())?;
         let subvolumes = btrfs.subvolumes()?;
         let top = Arc::new(btrfs.subvolume(object::FS_TREE)?);
-        Ok(Old {
+        Ok(ExistingImage {
             btrfs,
             top,
             subvolumes,
@@ -436,8 +465,8 @@ impl Old {
             }
         }
         match fault {
-            Some(words) => bail!("{words}"),
-            None => bail!(
+            Some(words) => refuse!("{words}"),
+            None => refuse!(
                 "no subvolume of the image has the UUID or received UUID of the parent or clone source; receive it first"
             ),
         }
@@ -473,7 +502,7 @@ impl Old {
         }
         for own in self.subvolumes.iter().filter(|own| !own.is_deleted) {
             if seen.get(&own.id) != Some(&1) {
-                bail!(
+                refuse!(
                     "subvolume {} of the image cannot be reached from its top level and would be lost; mount the image to repair that",
                     own.id
                 );
@@ -522,7 +551,7 @@ fn refuse_features(btrfs: &Btrfs) -> Result<()> {
     };
     match lost {
         Some(what) => {
-            bail!("the image {what}, which a new one would not have; mount it to receive into it")
+            refuse!("the image {what}, which a new one would not have; mount it to receive into it")
         }
         None => Ok(()),
     }
@@ -541,7 +570,7 @@ fn refuse_attached(path: &Path) -> Result<()> {
         let backing = Path::new(std::ffi::OsStr::from_bytes(backing.trim_ascii_end()));
         let is_same = |it: fs::Metadata| (it.dev(), it.ino()) == (file.dev(), file.ino());
         if fs::metadata(backing).is_ok_and(is_same) {
-            bail!(
+            refuse!(
                 "it is attached to /dev/{}; detach it, or receive into the mounted file system",
                 device.file_name().to_string_lossy()
             );
@@ -557,22 +586,6 @@ fn keep_owner(output: &Output, old: &fs::Metadata) -> Result<()> {
     let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
     file.set_permissions(old.permissions())?;
     Ok(())
-}
-
-/// The time of the receive.
-fn now() -> Result<Time> {
-    if let Some(seconds) = epoch()? {
-        return Ok(Time {
-            seconds,
-            nanoseconds: 0,
-        });
-    }
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let since = since.unwrap_or_default();
-    Ok(Time {
-        seconds: since.as_secs() as i64,
-        nanoseconds: since.subsec_nanos(),
-    })
 }
 
 fn timestamp(time: Time) -> Timestamp {

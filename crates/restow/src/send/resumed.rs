@@ -1,60 +1,63 @@
-//! Where a stream goes, and continuing one that was cut.
+//! The continuation of a stream that was cut.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
 use tree::Output;
 
-use crate::stream::create;
-use crate::text;
+use crate::error::{During, refuse};
+use crate::{Result, text};
 
-/// The output of a stream. It gets what comes after the part that somebody has already.
-pub(super) struct Target {
+/// The output of a stream, of which the first part may exist: it is compared, and only the rest is
+/// written.
+pub struct ResumedOutput {
     output: Output,
-    part: Option<Part>,
+    part: Option<FirstPart>,
 }
 
 /// The existing first part of a stream.
-struct Part {
+struct FirstPart {
     name: String,
     file: BufReader<File>,
-    /// How much of it was compared.
+    /// Bytes compared.
     at: u64,
     has_ended: bool,
-    /// Whether the stream is another one: then nothing is written any more.
+    /// Whether the stream is another one: then nothing more is written.
     differs: bool,
     buffer: Vec<u8>,
 }
 
-impl Target {
-    /// Opens the output with this name, `-` for standard output, for what comes after the part in the file `part`. If both are
-    /// one file, it is appended to.
+impl ResumedOutput {
+    /// Writes the whole stream.
+    pub fn whole(output: Output) -> ResumedOutput {
+        ResumedOutput { output, part: None }
+    }
+
+    /// Writes the rest of the stream that begins with the file `part`. If `output` is that file, it
+    /// is appended to; otherwise `create` opens it.
     ///
     /// # Errors
     /// The part cannot be read, or the output cannot be written.
-    pub(super) fn open(output: &Path, part: Option<&Path>) -> Result<Target> {
-        let Some(path) = part else {
-            return Ok(Target {
-                output: create(output, true)?,
-                part: None,
-            });
-        };
-        let name = text::of_host_path(path, "-");
-        let file = File::open(path).with_context(|| format!("open {name}"))?;
+    pub fn rest<E: From<crate::Error>>(
+        part: &Path,
+        output: &Path,
+        create: impl FnOnce() -> Result<Output, E>,
+    ) -> Result<ResumedOutput, E> {
+        let name = text::of_host_path(part, "-");
+        let file = File::open(part).during(|| format!("open {name}"))?;
         let identity = |file: fs::Metadata| (file.dev(), file.ino());
-        let here = identity(file.metadata().with_context(|| format!("read {name}"))?);
+        let here = identity(file.metadata().during(|| format!("read {name}"))?);
         let output = if fs::metadata(output).is_ok_and(|there| identity(there) == here) {
             let file = OpenOptions::new().append(true).open(output);
-            Output::stream(file.with_context(|| format!("open {name}"))?)
+            Output::stream(file.during(|| format!("open {name}"))?)
         } else {
-            create(output, true)?
+            create()?
         };
-        Ok(Target {
+        Ok(ResumedOutput {
             output,
-            part: Some(Part {
+            part: Some(FirstPart {
                 name,
                 file: BufReader::new(file),
                 at: 0,
@@ -65,11 +68,12 @@ impl Target {
         })
     }
 
-    /// Finishes the output, to which the whole stream was written. Returns how long the part was that was there already.
+    /// Finishes the output, to which the whole stream was written. Returns the length of the part
+    /// that existed.
     ///
     /// # Errors
     /// The part is longer than the stream, or the output cannot be finished.
-    pub(super) fn finish(self) -> Result<u64> {
+    pub fn finish(self) -> Result<u64> {
         let mut there = 0;
         if let Some(mut part) = self.part {
             there = part.at;
@@ -79,18 +83,21 @@ impl Target {
             } else {
                 part.file.read(&mut [0])
             };
-            if rest.with_context(|| format!("read {}", part.name))? > 0 {
+            if rest.during(|| format!("read {}", part.name))? > 0 {
                 let (name, len) = (part.name, text::of_bytes(part.at));
-                bail!("{name} is longer than the stream ({len}), so it is of another one");
+                refuse!("{name} is longer than the stream ({len}), so it is of another one");
             }
         }
-        self.output.commit().context("finish the stream")?;
+        self.output
+            .commit()
+            .during(|| "finish the stream".to_owned())?;
         Ok(there)
     }
 }
 
-impl Part {
-    /// Compares the next bytes of the stream, as far as they are there. Returns how many these are.
+impl FirstPart {
+    /// Compares the next bytes of the stream with the part, and returns the number of them that it
+    /// has.
     fn compare(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.differs {
             return Err(io::Error::other("the stream is another one"));
@@ -115,7 +122,7 @@ impl Part {
     }
 }
 
-impl Write for Target {
+impl Write for ResumedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(part) = &mut self.part {
             let same = part.compare(bytes)?;

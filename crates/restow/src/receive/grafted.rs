@@ -17,8 +17,9 @@ pub(super) const GRAFTS_MAX: usize = 1 << (63 - INO_BITS);
 /// A tree and the name that it gets.
 pub(super) type Graft = (Box<[u8]>, Arc<dyn FileSystem>);
 
-/// A tree with other trees in one of its directories. Extents and files have the identities that they have in their trees, so all of
-/// them must be of one store, or use numbers that the others do not.
+/// A tree with other trees in one of its directories. Extents and files have the identities that
+/// they have in their trees, so all of them must be of one store, or use numbers that the others do
+/// not.
 pub(super) struct Grafted {
     base: Arc<dyn FileSystem>,
     dir: Ino,

@@ -1,15 +1,15 @@
-//! The record of what a directory has received: a text file, one line for each subvolume.
+//! The record of a directory's received subvolumes: a text file, one line for each.
 
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
 use tree::{FileKind, HostFile, HostStep, Output, Sha256, walk_host_dir};
 
-use crate::stream::input::of_uuid;
-use crate::text;
+use crate::error::{During, refuse};
+use crate::text::{self, of_uuid};
+use crate::{Error, Result};
 
 /// The record's name.
 const NAME: &str = ".restow-received";
@@ -18,7 +18,7 @@ const FIRST: &str = "restow received 1";
 
 /// A subvolume that is now a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct RecordedSubvolume {
     pub(super) uuid: [u8; 16],
     pub(super) ctransid: u64,
     /// [`digest`] of the directory.
@@ -27,44 +27,45 @@ pub(super) struct Entry {
 }
 
 /// The record of a directory.
-pub(super) struct Record {
+pub(super) struct ReceivedRecord {
     path: PathBuf,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<RecordedSubvolume>,
 }
 
-impl Record {
+impl ReceivedRecord {
     /// Reads the record of a directory; it is empty if there is none.
     ///
     /// # Errors
     /// It cannot be read, or is no record.
-    pub(super) fn read(dir: &Path) -> Result<Record> {
+    pub(super) fn read(dir: &Path) -> Result<ReceivedRecord> {
         let path = dir.join(NAME);
         let shown = || format!("read {}", text::of_host_path(&path, "-"));
         let words = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let entries = Vec::new();
-                return Ok(Record { path, entries });
+                return Ok(ReceivedRecord { path, entries });
             }
-            words => words.with_context(shown)?,
+            words => words.during(shown)?,
         };
         let mut lines = words.lines();
         if lines.next() != Some(FIRST) {
-            bail!("{}: not a record of received subvolumes", shown());
+            refuse!("{}: not a record of received subvolumes", shown());
         }
         let mut entries = Vec::new();
         for line in lines {
             let entry = parse(line);
-            entries.push(entry.with_context(|| format!("{}: wrong line: {line}", shown()))?);
+            let wrong = || Error::refused(format!("{}: wrong line: {line}", shown()));
+            entries.push(entry.ok_or_else(wrong)?);
         }
-        Ok(Record { path, entries })
+        Ok(ReceivedRecord { path, entries })
     }
 
     /// Adds a directory and writes the record.
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn add(&mut self, entry: Entry) -> Result<()> {
-        // What was there under this name is gone.
+    pub(super) fn add(&mut self, entry: RecordedSubvolume) -> Result<()> {
+        // The older one with this name is gone.
         self.entries.retain(|it| it.name != entry.name);
         self.entries.push(entry);
         let mut words = format!("{FIRST}\n");
@@ -76,11 +77,12 @@ impl Record {
             output.write_all_at(words.as_bytes(), 0)?;
             output.commit()
         };
-        write().with_context(|| format!("write {}", text::of_host_path(&self.path, "-")))
+        write().during(|| format!("write {}", text::of_host_path(&self.path, "-")))
     }
 }
 
-/// A digest of the names, kinds, sizes and modification times of a directory: it shows whether the directory was changed since.
+/// A digest of the names, kinds, sizes and modification times of a directory: it shows whether the
+/// directory was changed since.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -107,7 +109,7 @@ pub(super) fn digest(dir: &OwnedFd) -> tree::Result<String> {
     Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn emit(entry: &Entry) -> String {
+fn emit(entry: &RecordedSubvolume) -> String {
     let mut line = format!(
         "{} {} {} ",
         of_uuid(&entry.uuid),
@@ -124,7 +126,7 @@ fn emit(entry: &Entry) -> String {
     line + "\n"
 }
 
-fn parse(line: &str) -> Option<Entry> {
+fn parse(line: &str) -> Option<RecordedSubvolume> {
     let mut fields = line.split(' ');
     let mut next = || fields.next();
     let (uuid, ctransid, digest, words) = (next()?, next()?, next()?, next()?);
@@ -142,7 +144,7 @@ fn parse(line: &str) -> Option<Entry> {
         }
     }
     // It is joined to the path of the directory.
-    tree::is_valid_name(&name).then_some(Entry {
+    tree::is_valid_name(&name).then_some(RecordedSubvolume {
         uuid: uuid.to_be_bytes(),
         ctransid: ctransid.parse().ok()?,
         digest: digest.to_owned(),
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn lines_hold_any_name() {
         let name: Vec<u8> = (1..=255).filter(|&byte| byte != b'/').collect();
-        let entry = Entry {
+        let entry = RecordedSubvolume {
             uuid: *b"0123456789abcdef",
             ctransid: u64::MAX,
             digest: "ab".repeat(32),
