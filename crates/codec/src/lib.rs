@@ -1,22 +1,4 @@
-//! All codecs for blocks of at most a few MiB, behind one enum.
-//!
-//! [`Encoder`] and [`Decoder`] are workspaces: create one of each per thread and use it for any number of blocks.
-//! Blocks are encoded and decoded whole; only [`Wrapper`] reads streams, for files that are compressed as a whole.
-//! zstd and LZO are this project's own implementations; zlib is libdeflate, and LZ4 and xz are their reference
-//! libraries.
-//!
-//! ```
-//! use codec::{Decoder, Encoder, Settings};
-//!
-//! let text = b"to be, or not to be, or not to be".repeat(20);
-//! let mut packed = vec![0; text.len() - 1];
-//! let mut encoder = Encoder::new(&Settings::Zlib { level: 9 })?;
-//! let n = encoder.compress(&mut packed, &text).expect("it becomes smaller");
-//! let mut back = vec![0; text.len()];
-//! let m = Decoder::new().decompress(codec::Algorithm::Zlib, &mut back, &packed[..n])?;
-//! assert_eq!(back[..m], text);
-//! # Ok::<(), codec::Error>(())
-//! ```
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 // Names that only a codec uses which is not built.
 #![cfg_attr(

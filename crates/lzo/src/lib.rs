@@ -1,36 +1,4 @@
-//! LZO1X: a decoder, a fast encoder of the kind known as LZO1X-1, and a slow one whose streams are as short as those of
-//! LZO1X-999 or shorter.
-//!
-//! The stream format is the one in SquashFS and btrfs: version 0 of the Linux kernel's
-//! `Documentation/staging/lzo.rst`. The zero-run extension of zram (version 1, "lzo-rle") is not part of it and is
-//! rejected. This crate uses neither the standard library nor an allocator: the caller provides the encoders'
-//! [`Workspace`] (32 KiB) or [`OptimalWorkspace`] (362 KiB), and the decoder needs none.
-//!
-//! ```
-//! let text = b"to be, or not to be, or not to be".repeat(20);
-//! let mut packed = [0; 200];
-//! let n = lzo::compress(&mut packed, &text, &mut lzo::Workspace::new()).unwrap();
-//! let mut back = vec![0; text.len()];
-//! assert_eq!(lzo::decompress(&mut back, &packed[..n]), Ok(text.len()));
-//! assert_eq!(back, text);
-//! ```
-//!
-//! # The stream
-//!
-//! A stream is a sequence of instructions. A *match* copies earlier output, and its two spare bits give the number of
-//! literals (0 to 3) that follow it; a *run* holds more literals than that. An instruction's first byte determines its
-//! form. A small value means a run or a match, depending on how many literals came before:
-//!
-//! | first byte | meaning |
-//! |---|---|
-//! | 0..=15 after no literal | run of 4 or more literals |
-//! | 0..=15 after 1 to 3 literals | match of 2 bytes, at most 1 KiB back |
-//! | 0..=15 after a run | match of 3 bytes, 2 to 3 KiB back |
-//! | 16..=31 | match, 16 to 48 KiB back; a distance of exactly 16 KiB ends the stream |
-//! | 32..=63 | match, at most 16 KiB back |
-//! | 64..=255 | match of 3 to 8 bytes, at most 2 KiB back |
-//!
-//! The first byte of a stream may also be 18 or more: that many literals, plus 17.
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![forbid(unsafe_code)]
 

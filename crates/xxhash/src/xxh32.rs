@@ -159,6 +159,17 @@ const fn finish(lanes: [u32; 4], total_len: u32, large: bool, tail: &[u8]) -> u3
     hash ^ (hash >> 16)
 }
 
+/// Numbers are hashed as the bytes that they have in memory, so that only the hash of bytes is the same on every machine.
+impl core::hash::Hasher for Xxh32 {
+    fn finish(&self) -> u64 {
+        self.digest().into()
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.update(bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -178,6 +178,17 @@ const fn finish(lanes: [u64; 4], total_len: u64, tail: &[u8]) -> u64 {
     hash ^ (hash >> 32)
 }
 
+/// Numbers are hashed as the bytes that they have in memory, so that only the hash of bytes is the same on every machine.
+impl core::hash::Hasher for Xxh64 {
+    fn finish(&self) -> u64 {
+        self.digest()
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.update(bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

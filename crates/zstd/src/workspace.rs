@@ -210,8 +210,8 @@ pub(crate) mod sealed {
         }
     }
 
-    #[cfg(feature = "std")]
-    impl WorkspaceMemory for std::vec::Vec<u8> {
+    #[cfg(feature = "alloc")]
+    impl WorkspaceMemory for alloc::vec::Vec<u8> {
         fn bytes(&mut self) -> &mut [u8] {
             self
         }
@@ -221,8 +221,8 @@ pub(crate) mod sealed {
         }
     }
 
-    #[cfg(feature = "std")]
-    impl WorkspaceMemory for std::boxed::Box<[u8]> {
+    #[cfg(feature = "alloc")]
+    impl WorkspaceMemory for alloc::boxed::Box<[u8]> {
         fn bytes(&mut self) -> &mut [u8] {
             self
         }

@@ -85,3 +85,15 @@ fn the_sanity_buffer_of_xxhsum() {
         );
     }
 }
+
+#[test]
+fn hashers_hash_bytes() {
+    use std::hash::Hasher;
+    let (mut narrow, mut wide) = (Xxh32::default(), Xxh64::default());
+    for part in [&b"container "[..], b"ship"] {
+        narrow.write(part);
+        wide.write(part);
+    }
+    assert_eq!(narrow.finish(), xxh32(b"container ship", 0).into());
+    assert_eq!(wide.finish(), xxh64(b"container ship", 0));
+}

@@ -12,6 +12,8 @@ use crate::workspace::{self, DecoderTables};
 use crate::{DecoderDictionary, Dictionary, Error, FrameHeader};
 pub use once::DecodedFrame;
 pub use pieces::{PieceDecoder, PieceKind};
+#[cfg(feature = "std")]
+pub(crate) use stream::SuspendedDecoder;
 pub use stream::{DecodeProgress, Decoder, Status};
 
 /// Literals that are kept in the workspace of a one-shot call, when a frame does not say how long its content is.

@@ -71,6 +71,40 @@ pub struct Decoder<'w, 'd> {
     error: Option<Error>,
 }
 
+/// A [`Decoder`] without its workspace, to be kept beside it by an owner of both.
+#[cfg(feature = "std")]
+#[derive(Clone)]
+pub(crate) struct SuspendedDecoder<'d> {
+    options: DecodeOptions<'d>,
+    header: FrameHeader,
+    state: FrameState,
+    hash: Xxh64,
+    stage: DecodeStage,
+    small: [u8; HEADER_SIZE_MAX],
+    have: usize,
+    capacity: usize,
+    at: usize,
+    given: usize,
+    older: OlderHistory<'d>,
+    produced: u64,
+    byte_held: bool,
+    error: Option<Error>,
+}
+
+#[cfg(feature = "std")]
+impl<'d> SuspendedDecoder<'d> {
+    /// Continues in the workspace of the decoder that was suspended.
+    pub(crate) fn resume(self, workspace: &mut [u8]) -> Result<Decoder<'_, 'd>, Error> {
+        let mut decoder = Decoder::new(self.options, workspace)?;
+        (decoder.header, decoder.state, decoder.hash) = (self.header, self.state, self.hash);
+        (decoder.stage, decoder.small, decoder.have) = (self.stage, self.small, self.have);
+        (decoder.capacity, decoder.at, decoder.given) = (self.capacity, self.at, self.given);
+        (decoder.older, decoder.produced) = (self.older, self.produced);
+        (decoder.byte_held, decoder.error) = (self.byte_held, self.error);
+        Ok(decoder)
+    }
+}
+
 /// What the next byte of input belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecodeStage {
@@ -203,7 +237,28 @@ impl<'w, 'd> Decoder<'w, 'd> {
         }
     }
 
-    /// Makes ready for another frame, whatever happened before. Content not given out is lost.
+    /// Gives up the workspace, which keeps its bytes until [`resume`](SuspendedDecoder::resume).
+    #[cfg(feature = "std")]
+    pub(crate) fn suspend(self) -> SuspendedDecoder<'d> {
+        SuspendedDecoder {
+            options: self.options,
+            header: self.header,
+            state: self.state,
+            hash: self.hash,
+            stage: self.stage,
+            small: self.small,
+            have: self.have,
+            capacity: self.capacity,
+            at: self.at,
+            given: self.given,
+            older: self.older,
+            produced: self.produced,
+            byte_held: self.byte_held,
+            error: self.error,
+        }
+    }
+
+    /// Prepares for another frame, whatever happened before. Content not given out is lost.
     pub fn reset(&mut self) {
         self.stage = DecodeStage::FrameHeader;
         self.have = 0;

@@ -193,7 +193,7 @@ impl FrameHistory<'_> {
 }
 
 impl<W: WorkspaceMemory> Compressor<W> {
-    /// A compressor that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `std`, a `Vec<u8>` or
+    /// A compressor that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `alloc`, a `Vec<u8>` or
     /// `Box<[u8]>`. Its size is checked when a frame needs it.
     pub fn owning(workspace: W) -> Self {
         Compressor {

@@ -157,7 +157,7 @@ impl<'w, 'd> Encoder<'d, &'w mut [u8]> {
 }
 
 impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
-    /// An encoder that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `std`, a `Vec<u8>` or
+    /// An encoder that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `alloc`, a `Vec<u8>` or
     /// `Box<[u8]>`.
     ///
     /// # Errors

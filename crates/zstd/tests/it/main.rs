@@ -9,6 +9,14 @@
     )
 )]
 
+/// The adapters for `std::io`, and vectors.
+#[cfg(all(
+    feature = "std",
+    feature = "compress",
+    feature = "decompress",
+    not(miri)
+))]
+mod adapters;
 /// Frames put together by hand.
 #[cfg(feature = "decompress")]
 mod assemble;
