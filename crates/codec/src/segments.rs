@@ -128,7 +128,8 @@ fn length(src: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(*bytes)).ok()
 }
 
-#[cfg(all(test, feature = "lzo"))]
+#[cfg(test)]
+#[cfg(feature = "lzo")]
 mod tests {
     use std::collections::BTreeSet;
 
