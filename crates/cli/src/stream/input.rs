@@ -22,7 +22,7 @@ pub(crate) fn open(path: &Path, bar: &Bar) -> Result<Input> {
     }
     let input = Input::open(path).with_context(|| format!("open {}", name(path)))?;
     let file = input.metadata().filter(|file| file.is_file());
-    bar.expect(None, file.map(|it| it.len()));
+    bar.expect(None, file.map(std::fs::Metadata::len));
     Ok(input)
 }
 

@@ -161,8 +161,8 @@ impl ImageReceiver {
         let summary = Scratch::catch(|| target.write(options, received, &self.scratch, progress))?;
         let lost_xattrs = summary.image.lost_xattrs.iter();
         losses.extend(lost_xattrs.map(|(path, name)| ReceiveLoss::Xattr {
-            path: path.to_vec(),
-            name: name.to_vec(),
+            path: path.clone(),
+            name: name.clone(),
         }));
         let old = target.old.as_ref();
         Ok(ImageReceived {
@@ -422,11 +422,7 @@ impl ExistingImage {
 
     /// The subvolume that the user names.
     fn named(&self, path: &Path, image: &Path) -> Result<u64> {
-        Ok(find_subvolume(
-            &self.btrfs,
-            &path.as_os_str().to_owned(),
-            image,
-        )?)
+        find_subvolume(&self.btrfs, &path.as_os_str().to_owned(), image)
     }
 
     /// The subvolume that a stream names by this UUID.

@@ -276,8 +276,10 @@ impl OpenImages {
             }
             other => refuse!("{} has no subvolumes to send", other.noun()),
         };
-        let mut options = OpenOptions::default();
-        options.devices = devices.to_vec();
+        let options = OpenOptions {
+            devices: devices.to_vec(),
+            ..OpenOptions::default()
+        };
         let btrfs = file.open_btrfs(&options)?;
         self.0.push((path.to_owned(), Arc::clone(&btrfs)));
         Ok(btrfs)

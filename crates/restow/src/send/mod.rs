@@ -29,7 +29,7 @@ pub struct Sender {
 }
 
 enum OpenSubvolumes {
-    OfImages(ImageSender),
+    OfImages(Box<ImageSender>),
     Mounted(MountedSender),
 }
 
@@ -61,7 +61,7 @@ impl Sender {
             let version = image::version(&request)?;
             (
                 version,
-                OpenSubvolumes::OfImages(ImageSender::open(&request)?),
+                OpenSubvolumes::OfImages(Box::new(ImageSender::open(&request)?)),
             )
         };
         Ok(Sender {
