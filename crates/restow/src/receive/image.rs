@@ -12,8 +12,7 @@ use btrfs::{
     Btrfs, CreateSummary, NewSubvolume, Options, Profile, Rule, Subvolume, SubvolumeInfo,
     block_group, compat_ro, incompat, object,
 };
-use linux::Timestamp;
-use sendstream::{Event, Replay, SentSubvolume, SentTree, VerifyOptions};
+use sendstream::{Event, ParentState, Replay, SentSubvolume, SentTree, VerifyOptions};
 use tree::edit::Patterns;
 use tree::tar::Tar;
 use tree::{
@@ -438,23 +437,17 @@ impl ExistingImage {
                 if names != Some(uuid) {
                     continue;
                 }
-                let found = linux::Subvolume {
-                    id: own.id,
+                let state = ParentState {
                     is_read_only: own.is_read_only,
-                    uuid: own.uuid.unwrap_or_default(),
-                    received_uuid: own.received_uuid.unwrap_or_default(),
-                    ctransid: own.ctransid,
                     stransid: own.stransid,
-                    rtransid: own.rtransid,
-                    rtime: timestamp(own.rtime),
-                    parent_uuid: own.parent_uuid.unwrap_or_default(),
+                    rtime: own.rtime,
                 };
                 let last_change = if is_received && own.ctransid > own.rtransid {
                     self.last_change(own)?
                 } else {
                     None
                 };
-                match sendstream::parent_fault(&found, is_received, ctransid, last_change) {
+                match state.fault(is_received, ctransid, last_change) {
                     None => return Ok(own.id),
                     Some(words) => fault = fault.or(Some(words)),
                 }
@@ -469,7 +462,7 @@ impl ExistingImage {
     }
 
     /// The last change time of the files of a subvolume that were written after it was received.
-    fn last_change(&self, own: &SubvolumeInfo) -> Result<Option<Timestamp>> {
+    fn last_change(&self, own: &SubvolumeInfo) -> Result<Option<Time>> {
         let tree = self.btrfs.subvolume(own.id)?.without_nested();
         let inventory = Inventory::of(&tree, &Limits::default())?;
         let mut last = None;
@@ -480,7 +473,7 @@ impl ExistingImage {
                 last = last.max(metadata.ctime);
             }
         }
-        Ok(last.map(timestamp))
+        Ok(last)
     }
 
     /// Options for an image that continues this one by `transactions`.
@@ -582,13 +575,6 @@ fn keep_owner(output: &Output, old: &fs::Metadata) -> Result<()> {
     let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
     file.set_permissions(old.permissions())?;
     Ok(())
-}
-
-fn timestamp(time: Time) -> Timestamp {
-    Timestamp {
-        seconds: time.seconds,
-        nanoseconds: time.nanoseconds,
-    }
 }
 
 /// A UUID that derives from these bytes (RFC 9562, version 8).

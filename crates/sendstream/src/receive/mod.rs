@@ -22,8 +22,8 @@ use tree::{Error, Progress, Result};
 use self::apply::Building;
 pub use self::directory::{InDirectory, ReceivedDirectory};
 use self::files::OpenFiles;
+pub use self::parent::ParentState;
 use self::parent::Sources;
-pub use self::parent::parent_fault;
 use crate::reader::{CommandRecord, StreamReader};
 use crate::subvolume::SentSubvolume;
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use linux::{OpenFlags, Subvolume, Timestamp};
-use tree::{Error, Result};
+use tree::{Error, Result, Time};
 
 /// The inode number of the root of a subvolume (`BTRFS_FIRST_FREE_OBJECTID`).
 const ROOT: u64 = 256;
@@ -92,40 +92,65 @@ impl Sources {
         } else {
             None
         };
-        Ok(parent_fault(found, is_received, ctransid, last_change))
+        let state = ParentState {
+            is_read_only: found.is_read_only,
+            stransid: found.stransid,
+            rtime: time(found.rtime),
+        };
+        Ok(state.fault(is_received, ctransid, last_change.map(time)))
     }
 }
 
-/// Why a subvolume is not the one that a stream builds on, if it is not. The stream names it by its
-/// received UUID or by its own, and by the transaction of its last change where it was sent.
-/// `last_change` is the last change time of the files that were written to the tree after it was
-/// received.
-pub fn parent_fault(
-    found: &Subvolume,
-    is_received: bool,
-    ctransid: u64,
-    last_change: Option<Timestamp>,
-) -> Option<&'static str> {
-    if !found.is_read_only {
-        return Some(
-            "the parent or clone source is not read-only, so it can have changed; --parent takes it as it is",
-        );
+fn time(time: Timestamp) -> Time {
+    Time {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
     }
-    if !is_received {
-        return None;
+}
+
+/// The state of a subvolume on which a stream may build.
+#[derive(Clone, Copy, Debug)]
+pub struct ParentState {
+    /// Whether it cannot be written.
+    pub is_read_only: bool,
+    /// The transaction of the subvolume that it was received from, on the sending side.
+    pub stransid: u64,
+    /// The time when it was received.
+    pub rtime: Time,
+}
+
+impl ParentState {
+    /// The reason why a subvolume is not the one that a stream builds on, if it is not. The stream
+    /// names it by its received UUID or by its own, and by the transaction of its last change where
+    /// it was sent. `last_change` is the last change time of the files that were written to the
+    /// tree after it was received.
+    pub fn fault(
+        &self,
+        is_received: bool,
+        ctransid: u64,
+        last_change: Option<Time>,
+    ) -> Option<&'static str> {
+        if !self.is_read_only {
+            return Some(
+                "the parent or clone source is not read-only, so it can have changed; --parent takes it as it is",
+            );
+        }
+        if !is_received {
+            return None;
+        }
+        if self.stransid != ctransid {
+            return Some(
+                "the parent or clone source was received in another state than the stream needs (transactions differ); --parent takes it as it is",
+            );
+        }
+        // Linux writes data back later than it was written, so `btrfs receive` can leave a
+        // subvolume that is written to after it was marked. A change of a file sets its change
+        // time, which writing back does not.
+        let is_changed = last_change.is_some_and(|change| change > self.rtime);
+        is_changed.then_some(
+            "the parent or clone source was changed after it was received; --parent takes it as it is",
+        )
     }
-    if found.stransid != ctransid {
-        return Some(
-            "the parent or clone source was received in another state than the stream needs (transactions differ); --parent takes it as it is",
-        );
-    }
-    // Linux writes data back later than it was written, so `btrfs receive` can leave a subvolume
-    // that is written to after it was marked. What changes a file sets its change time, which
-    // writing back does not.
-    let is_changed = last_change.is_some_and(|change| change > found.rtime);
-    is_changed.then_some(
-        "the parent or clone source was changed after it was received; --parent takes it as it is",
-    )
 }
 
 #[cfg(test)]
@@ -134,37 +159,31 @@ mod tests {
 
     #[test]
     fn a_parent_that_may_differ_is_refused() {
-        let at = |seconds| Timestamp {
+        let at = |seconds| Time {
             seconds,
             nanoseconds: 5,
         };
-        let good = Subvolume {
-            id: 257,
+        let good = ParentState {
             is_read_only: true,
-            uuid: [1; 16],
-            received_uuid: [2; 16],
-            parent_uuid: [0; 16],
-            ctransid: 30,
             stransid: 9,
-            rtransid: 30,
             rtime: at(100),
         };
-        assert_eq!(parent_fault(&good, true, 9, None), None);
+        assert_eq!(good.fault(true, 9, None), None);
         // In the reverse direction, the number is of another file system.
-        assert_eq!(parent_fault(&good, false, 1234, None), None);
-        let writable = Subvolume {
+        assert_eq!(good.fault(false, 1234, None), None);
+        let writable = ParentState {
             is_read_only: false,
             ..good
         };
-        let fault = |found, is_received, ctransid| {
-            parent_fault(found, is_received, ctransid, None).unwrap_or("none")
+        let fault = |found: &ParentState, is_received, ctransid| {
+            found.fault(is_received, ctransid, None).unwrap_or("none")
         };
         assert!(fault(&good, true, 10).contains("another state"));
         assert!(fault(&writable, true, 9).contains("read-only"));
         assert!(fault(&writable, false, 9).contains("read-only"));
         // Written back later, or changed.
-        assert_eq!(parent_fault(&good, true, 9, Some(at(100))), None);
-        let changed = parent_fault(&good, true, 9, Some(at(101)));
+        assert_eq!(good.fault(true, 9, Some(at(100))), None);
+        let changed = good.fault(true, 9, Some(at(101)));
         assert!(changed.unwrap().contains("was changed"));
     }
 }
