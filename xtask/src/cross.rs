@@ -10,7 +10,7 @@ use crate::outcome::{Outcome, Report};
 use crate::tools::{ensure_target, is_there, target_dir};
 
 /// A processor and what it takes to build for it.
-struct Target {
+struct CrossTarget {
     /// The name in Rust.
     name: &'static str,
     /// The C compiler, and Debian's packages that hold it and its library.
@@ -25,8 +25,8 @@ struct Target {
 }
 
 /// One of 64 bits that is common, a newer one, and a big-endian one.
-const TARGETS: [Target; 3] = [
-    Target {
+const TARGETS: [CrossTarget; 3] = [
+    CrossTarget {
         name: "aarch64-unknown-linux-musl",
         cc: "aarch64-linux-gnu-gcc",
         packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
@@ -34,7 +34,7 @@ const TARGETS: [Target; 3] = [
         root: "/usr/aarch64-linux-gnu",
         tested: &["cli"],
     },
-    Target {
+    CrossTarget {
         name: "riscv64gc-unknown-linux-gnu",
         cc: "riscv64-linux-gnu-gcc",
         packages: "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross",
@@ -42,7 +42,7 @@ const TARGETS: [Target; 3] = [
         root: "/usr/riscv64-linux-gnu",
         tested: &[],
     },
-    Target {
+    CrossTarget {
         name: "s390x-unknown-linux-gnu",
         cc: "s390x-linux-gnu-gcc",
         packages: "gcc-s390x-linux-gnu libc6-dev-s390x-cross",
@@ -100,7 +100,7 @@ fn lacking(reason: String) -> Outcome {
 }
 
 /// Whether the compilers are there.
-fn ready(target: &Target) -> Result<(), String> {
+fn ready(target: &CrossTarget) -> Result<(), String> {
     ensure_target(target.name)?;
     if is_there(target.cc) {
         Ok(())
@@ -113,7 +113,7 @@ fn ready(target: &Target) -> Result<(), String> {
 }
 
 /// A command of cargo's for a target.
-fn of(target: &Target, verb: &str) -> Command {
+fn of(target: &CrossTarget, verb: &str) -> Command {
     let mut command = cargo([verb, "--locked", "--quiet", "--target", target.name]);
     let name = target.name.replace('-', "_");
     let upper = name.to_uppercase();
@@ -139,7 +139,7 @@ fn packages(names: &[&str]) -> impl Iterator<Item = String> {
 }
 
 /// Builds the command, and lets it write an image and check it.
-fn command(target: &Target) -> Outcome {
+fn command(target: &CrossTarget) -> Outcome {
     let built = run(of(target, "build").args(packages(&["cli"])));
     if !built.failed.is_empty() || !is_there(target.qemu) {
         return built;
@@ -162,7 +162,7 @@ fn command(target: &Target) -> Outcome {
 }
 
 /// The unit tests of the crates.
-fn tests(target: &Target) -> Outcome {
+fn tests(target: &CrossTarget) -> Outcome {
     if !is_there(target.qemu) {
         let reason = format!("{}: apt-get install qemu-user", target.qemu);
         return lacking(reason);
