@@ -122,7 +122,10 @@ mod tests {
     fn crates_that_are_built_from_a_touched_one_are_found() {
         let changed = changed("crates/squashfs/src/lib.rs");
         assert_eq!(changed.touched, ["crates/squashfs"]);
-        assert_eq!(changed.dependent, ["crates/plan", "crates/cli"]);
+        assert_eq!(
+            changed.dependent,
+            ["crates/plan", "crates/restow", "crates/cli"]
+        );
     }
 
     #[test]
