@@ -20,10 +20,11 @@ use crate::usage::Usage;
 
 /// Copy, list, compare and check Linux file trees in directories, archives, images and send streams
 ///
-/// restow reads and writes directories, tar archives, SquashFS images, btrfs images and btrfs send streams. It detects the format of a source
-/// from its content; the format of a destination follows from its name. It preserves permissions, owners, timestamps in
-/// nanoseconds, extended attributes, hard links, holes, devices, and names with any bytes. Compressed data is copied as it
-/// is where the destination can hold it.
+/// restow reads and writes directories, tar archives, SquashFS images, btrfs images and btrfs send
+/// streams. It detects the format of a source from its content; the format of a destination follows
+/// from its name. It preserves permissions, owners, timestamps in nanoseconds, extended attributes,
+/// hard links, holes, devices, and names with any bytes. Compressed data is copied as it is where
+/// the destination can hold it.
 #[derive(Debug, Parser)]
 #[command(name = "restow", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 #[command(after_long_help = AFTER)]

@@ -29,7 +29,7 @@ pub(crate) enum Form {
 /// The form that the user wants, as its number.
 static FORM: AtomicU8 = AtomicU8::new(Form::Bar as u8);
 
-/// Shows progress in this form from now on, whatever the command.
+/// Sets the form of progress for every command.
 pub(crate) fn show_as(form: Form) {
     FORM.store(form as u8, Ordering::Relaxed);
 }

@@ -16,7 +16,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 
 /// Print files to standard output
 ///
-/// Symbolic links are followed within the tree; a target with a leading `/` starts at the root of the tree.
+/// Symbolic links are followed within the tree; a target with a leading `/` starts at the root of
+/// the tree.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -18,11 +18,13 @@ const VERSION: u32 = 1;
 
 /// Verify an image
 ///
-/// Reads the whole image, decompresses all data, and cross-checks redundant information. Never writes.
+/// Reads the whole image, decompresses all data, and cross-checks redundant information. Never
+/// writes.
 ///
-/// btrfs: checksums of all data and metadata, in every copy; that compressed data decompresses; references to blocks and extents against the extent tree; names
-/// against inodes; allocated space against its use. SquashFS, which has no checksums: names against inodes; inode numbers
-/// against the export table; blocks against each other and against the inodes.
+/// btrfs: checksums of all data and metadata, in every copy; that compressed data decompresses;
+/// references to blocks and extents against the extent tree; names against inodes; allocated space
+/// against its use. SquashFS, which has no checksums: names against inodes; inode numbers against
+/// the export table; blocks against each other and against the inodes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -174,7 +176,7 @@ fn check_squashfs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
     Ok(summary.findings == 0)
 }
 
-/// Runs a check with a progress bar, and prints what it finds.
+/// Runs a check with a progress bar, and prints its findings.
 fn reported<S>(
     name: &str,
     args: &Check,

@@ -20,12 +20,12 @@ const VERSION: u32 = 1;
 
 /// Compare two trees
 ///
-/// Prints a line for each difference: files in only one of the trees; and for files in both, differences in kind, mode,
-/// owner, modification time, size, contents (the first differing byte), link target, device number, extended attributes, and
-/// hard links.
+/// Prints a line for each difference: files in only one of the trees; and for files in both,
+/// differences in kind, mode, owner, modification time, size, contents (the first differing byte),
+/// link target, device number, extended attributes, and hard links.
 ///
-/// Times are compared in nanoseconds, or in seconds if one of the trees stores only seconds: a SquashFS image, or a tar
-/// archive without PAX times.
+/// Times are compared in nanoseconds, or in seconds if one of the trees stores only seconds: a
+/// SquashFS image, or a tar archive without PAX times.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Diff) -> Result<bool> {
 /// Calls `each` with each difference.
 ///
 /// # Errors
-/// A tree cannot be read, or what `each` returns.
+/// A tree cannot be read, or an error of `each`.
 pub(crate) fn compare(
     (first, second): (&SourceTree, &SourceTree),
     (aspects, parallel): (Aspects, Parallel),

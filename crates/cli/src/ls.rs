@@ -20,8 +20,8 @@ const VERSION: u32 = 1;
 
 /// List the files in a tree
 ///
-/// By default, prints the names in the root directory, one per line. Control characters and bytes that are not UTF-8 are
-/// shown as `\xNN` unless `-0` is given.
+/// By default, prints the names in the root directory, one per line. Control characters and bytes
+/// that are not UTF-8 are shown as `\xNN` unless `-0` is given.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
@@ -153,7 +153,8 @@ impl<W: Write> Listing<'_, W> {
 
     /// Lists a directory; with `-R`, everything below it.
     fn directory(&mut self, dir: &DirEntry, path: &[u8]) -> Result<()> {
-        // The entries still to list of each open directory, and the length of its path; the innermost last.
+        // The entries still to list of each open directory, and the length of its path; the
+        // innermost last.
         let mut path = path.to_vec();
         let mut open = vec![(path.len(), self.entries(dir, &path)?)];
         // A hostile image may have a directory in itself or in many places.

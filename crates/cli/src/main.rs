@@ -67,7 +67,8 @@ fn main() -> ExitCode {
         .map_err(Into::into)
         .and_then(|()| run(&command, &typed));
     if temporary::is_stopping() {
-        // A signal caused whatever failed. Its thread removes unfinished output and ends the process.
+        // A signal caused whatever failed. Its thread removes unfinished output and ends the
+        // process.
         loop {
             std::thread::park();
         }
@@ -122,7 +123,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Adds the place to an error without one. It is standard output: everything else that is read or written has a name.
+/// Adds the place to an error without one. It is standard output: everything else that is read or
+/// written has a name.
 fn in_standard_output(error: anyhow::Error) -> anyhow::Error {
     let has_no_place = error.chain().next().is_some_and(|cause| {
         let error = message::tree_error(cause);

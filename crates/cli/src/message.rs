@@ -61,7 +61,7 @@ pub(crate) fn of_tree_error(error: &Error) -> String {
     }
 }
 
-/// What a check found, and where.
+/// A finding of a check, with its place.
 pub(crate) fn of_finding(finding: &Finding) -> String {
     let part = finding
         .part

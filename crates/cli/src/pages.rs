@@ -12,7 +12,8 @@ use crate::args::Restow;
 /// The date of this version.
 const DATE: &str = "2026-11-23";
 
-/// Writes a man page for each command into `man1` in a folder, and completions for each shell into `completions`.
+/// Writes a man page for each command into `man1` in a folder, and completions for each shell into
+/// `completions`.
 ///
 /// # Errors
 /// Something cannot be written.
@@ -36,7 +37,8 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A page with a title that says what it is part of, and without breaks beside empty lines, which mean nothing.
+/// A page with a title that names its program, and without breaks beside empty lines, which mean
+/// nothing.
 fn titled(page: &str, name: &str) -> String {
     let title = format!(
         ".TH {} 1 {DATE} \"restow {}\" \"User Commands\"",

@@ -14,11 +14,13 @@ use crate::{message, text};
 
 /// Send subvolumes of btrfs images, or mounted ones, as streams for `btrfs receive`
 ///
-/// Of images, writes full streams, byte for byte as `btrfs send` of Linux 6.18 does, and incremental ones in its order. Needs no
-/// btrfs and no root. A subvolume must be read-only, and its image not be in use.
+/// Of images, writes full streams, byte for byte as `btrfs send` of Linux 6.18 does, and
+/// incremental ones in its order. Needs no btrfs and no root. Subvolumes must be read-only and the
+/// image must not be mounted.
 ///
-/// Mounted subvolumes, as in `restow send -p MONDAY TUESDAY`, are sent by Linux, which needs root. If Linux is interrupted, as by a
-/// suspend, it starts again; the stream stays whole, because what comes twice is compared and left out.
+/// Mounted subvolumes, as in `restow send -p MONDAY TUESDAY`, are sent by Linux, which needs root.
+/// If Linux is interrupted, as by a suspend, it starts again; repeated data is compared and left
+/// out, so the stream stays whole.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,17 +36,18 @@ pub(crate) struct Send {
     #[arg(required = true, value_name = "IMAGE:SUBVOL")]
     subvolumes: Vec<PathBuf>,
 
-    /// Send only what differs from this subvolume of the same file system, which the receiver must have
+    /// Send only the differences from this subvolume of the same file system, which the receiver
+    /// must have
     #[arg(short = 'p', value_name = "PARENT")]
     parent: Option<PathBuf>,
 
-    /// Clone data from this subvolume of the same file system, which the receiver must have, too (repeatable); without -p, also
-    /// choose the parent among these
+    /// Clone data from this subvolume of the same file system, which the receiver must have, too
+    /// (repeatable); without -p, also choose the parent among these
     #[arg(short = 'c', value_name = "SRC")]
     clone_sources: Vec<PathBuf>,
 
-    /// Continue a stream that was cut, of which FILE is the beginning: compare it, and write only the rest. With `-f FILE`, the
-    /// rest is appended
+    /// Continue an interrupted stream: compare its beginning, FILE, and write only the rest. With
+    /// `-f FILE`, the rest is appended
     #[arg(long, value_name = "FILE")]
     resume_from: Option<PathBuf>,
 
@@ -68,7 +71,7 @@ pub(crate) struct Send {
     #[arg(long)]
     compressed_data: bool,
 
-    /// Say how much was sent
+    /// Print how much was sent
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
 

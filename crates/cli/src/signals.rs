@@ -7,7 +7,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tree::temporary;
 
-/// What is to be done instead of ending the process at once.
+/// The action in place of ending the process at once.
 static ON_SIGNAL: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
 /// Lets a signal call `stop`, which ends the process.
@@ -18,8 +18,9 @@ pub(crate) fn on_signal(stop: impl FnOnce() + Send + 'static) {
 
 /// Starts a thread that waits for a signal and then ends the process.
 ///
-/// The exit code is 128 plus the number of the signal, as in shells: 130 for Ctrl-C, 143 for SIGTERM, 129 for a closed
-/// terminal. Signals that were ignored when the process started, such as SIGHUP under `nohup`, stay ignored.
+/// The exit code is 128 plus the number of the signal, as in shells: 130 for Ctrl-C, 143 for
+/// SIGTERM, 129 for a closed terminal. Signals that were ignored when the process started, such as
+/// SIGHUP under `nohup`, stay ignored.
 ///
 /// # Errors
 /// The thread cannot be started.

@@ -67,8 +67,8 @@ pub(crate) fn time(time: Time, between: char, text: &mut String) {
     two_digits(second, text);
 }
 
-/// Writes a number, with `fill` before it up to a width of at most 20. Formatting takes longer, and a stream has a dozen for each
-/// file.
+/// Writes a number, with `fill` before it up to a width of at most 20. Formatting takes longer, and
+/// a stream has a dozen for each file.
 pub(crate) fn number(number: u64, fill: u8, width: usize, text: &mut String) {
     let mut digits = [fill; 20];
     let mut at = digits.len();
@@ -85,14 +85,16 @@ pub(crate) fn number(number: u64, fill: u8, width: usize, text: &mut String) {
     text.extend(digits.iter().map(|&digit| char::from(digit)));
 }
 
-/// Writes a number from 0 to 99. Formatting takes several times as long, and a stream has four times for each file.
+/// Writes a number from 0 to 99. Formatting takes several times as long, and a stream has four
+/// times for each file.
 fn two_digits(number: i64, text: &mut String) {
     for digit in [number / 10, number % 10] {
         text.push(char::from(b'0' + digit as u8));
     }
 }
 
-/// A number of bytes in the form of `ls -h`: at most three digits, and a suffix for a power of 1024. It is rounded up.
+/// A number of bytes in the form of `ls -h`: at most three digits, and a suffix for a power of
+/// 1024. It is rounded up.
 pub(crate) fn of_size(bytes: u64) -> String {
     let (mut unit, mut shift) = ("", 0);
     for larger in ["K", "M", "G", "T", "P", "E"] {

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Error};
 
 use crate::args::Restow;
 
-/// Words that are no commands, and what they stand for.
+/// Words that are no commands, and their meaning.
 const COMMANDS: [(&[&str], &str); 13] = [
     (
         &[
@@ -79,7 +79,7 @@ const COMMANDS: [(&[&str], &str); 13] = [
     ),
 ];
 
-/// Options that restow does not have, and what they stand for.
+/// Options that restow does not have, and their counterparts.
 const OPTIONS: [(&[&str], &str); 38] = [
     // Of many programs.
     (

@@ -10,17 +10,18 @@ use crate::text;
 
 /// Unmount a tree
 ///
-/// Works for everything that the user may unmount: as root like `umount`, otherwise like `fusermount3 -u`.
+/// Works for everything that the user may unmount: as root like `umount`, otherwise like
+/// `fusermount3 -u`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   restow unmount /mnt
   restow unmount --lazy /mnt")]
 pub(crate) struct Unmount {
-    /// Where it is mounted
+    /// The mount point
     mountpoint: PathBuf,
 
-    /// Take it out of the tree at once, even if it is in use
+    /// Detach now, even if busy
     #[arg(short, long)]
     lazy: bool,
 }

@@ -24,7 +24,7 @@ use crate::stream::settings;
 /// compressed ones; `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a
 /// btrfs image; `.stream` and `.send` are btrfs send streams; a name without an ending is a
 /// directory, and other endings are refused. `--to` overrides this. If DST is an existing
-/// directory, it must be empty, or `--merge` or `--replace` must say what becomes of its contents.
+/// directory, it must be empty, or `--merge` or `--replace` must decide about its contents.
 /// DST appears under its final name only when it is complete and on disk: an error or Ctrl-C leaves
 /// nothing behind. Only a block device is written in place. After `kill -9` or a power failure, a
 /// name like `.DST.restow-PID-N.tmp` can be left beside DST, or in it with `--merge`; the next copy
@@ -84,7 +84,7 @@ pub(crate) struct Copy {
     )]
     pub(crate) root_becomes: Option<OsString>,
 
-    /// Write DST in this format, whatever its name
+    /// Write DST in this format, regardless of its name
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Option<DestinationFormat>,
 
@@ -98,7 +98,7 @@ pub(crate) struct Copy {
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
 
-    /// Print only errors, and what could not be preserved
+    /// Print only errors, and properties that could not be preserved
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
@@ -106,8 +106,8 @@ pub(crate) struct Copy {
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
-    /// Print a JSON object on standard output with what was done and what could not be preserved,
-    /// which docs/json.md describes
+    /// Print a JSON object on standard output with the result and the properties that could not be
+    /// preserved, which docs/json.md describes
     #[arg(long, conflicts_with = "verbose")]
     pub(crate) json: bool,
 

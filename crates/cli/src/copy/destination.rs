@@ -62,7 +62,7 @@ pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, format: Format) -> 
     Ok(())
 }
 
-/// Refuses an existing directory, unless it is empty or the options say what to do with it.
+/// Refuses an existing directory, unless it is empty or the options decide about it.
 fn refuse_directory(src: &Path, dst: &Path, existing: Existing) -> Result<()> {
     match existing {
         Existing::Merge(_) => Ok(()),
@@ -84,7 +84,7 @@ fn refuse_directory(src: &Path, dst: &Path, existing: Existing) -> Result<()> {
     }
 }
 
-/// What is in a directory, and which options say what becomes of it; `None` if it is empty.
+/// The entries of a directory and the options that apply to it, in words; `None` if it is empty.
 pub(crate) fn is_there(dir: &Path) -> Option<String> {
     let count = entry_count(dir);
     let count = match count {

@@ -252,7 +252,7 @@ fn warn_of_excluded(args: &Copy, edited: &Edited, inventory: &Inventory<'_>) {
     }
 }
 
-/// Says what was done, and returns whether everything could be preserved.
+/// Prints the result, and returns whether everything could be preserved.
 ///
 /// # Errors
 /// The words cannot be written to standard output.
@@ -318,7 +318,7 @@ fn report(
     Ok(is_whole)
 }
 
-/// What was done, as an object.
+/// The result as an object.
 fn object(
     args: &Copy,
     source: &SourceTree,

@@ -65,7 +65,7 @@ impl<'a> Names<'a> {
 }
 
 impl NameList<'_> {
-    /// A list that nobody reads is no reason to stop a copy.
+    /// A closed pipe for the list does not stop the copy.
     fn write(&self, names: &str) {
         let _ = if self.to_standard_error {
             io::stderr().write_all(names.as_bytes())

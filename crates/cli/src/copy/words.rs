@@ -23,7 +23,7 @@ pub(super) struct CopyWords {
     /// Properties of the others that are lost, a line each. If there are many, some are only
     /// counted.
     pub(super) lost: Vec<String>,
-    /// What else was done, a line each.
+    /// Other remarks, a line each.
     pub(super) notes: Vec<String>,
 }
 
@@ -164,7 +164,7 @@ fn of_note(note: &CopyNote, args: &Copy) -> String {
     }
 }
 
-/// What could not be restored, in words.
+/// The properties that could not be restored, in words.
 pub(crate) fn of_unrestored(
     unrestored: &Unrestored,
     path_name: impl Fn(&[u8]) -> String,

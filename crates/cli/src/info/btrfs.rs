@@ -19,7 +19,8 @@ const KINDS: [(u64, &str); 4] = [
     (block_group::DATA | block_group::METADATA, "mixed"),
 ];
 
-/// Prints what a file system contains; of the space that files take, only that of one subvolume if `id` is given.
+/// Prints the contents of a file system; of the space that files take, only that of one subvolume
+/// if `id` is given.
 ///
 /// # Errors
 /// The image cannot be read, or the words cannot be written.
@@ -86,7 +87,7 @@ pub(crate) fn show(btrfs: &Arc<Btrfs>, id: Option<u64>, out: &mut dyn Write) -> 
     Ok(())
 }
 
-/// What the files of a subvolume take; of all subvolumes if `id` is not given.
+/// The space that the files of a subvolume take; of all subvolumes if `id` is not given.
 ///
 /// # Errors
 /// Something cannot be read.
@@ -103,7 +104,7 @@ fn totals(btrfs: &Arc<Btrfs>, id: Option<u64>) -> Result<Totals> {
     totals_of(&tree, (&root, b""))
 }
 
-/// What a file or directory takes.
+/// The space that a file or directory takes.
 ///
 /// # Errors
 /// Something cannot be read.

@@ -19,11 +19,12 @@ use tree::ByPath;
 /// The version of the JSON form.
 const VERSION: u32 = 1;
 
-/// Show what an image contains: format, features, space by algorithm
+/// Show the contents of an image: format, features, space by algorithm
 ///
-/// For a disk image with partitions: where they are and what they hold. For a SquashFS image: codec and settings, sizes, and counts. For a btrfs image: label, UUID, features, devices, space by
-/// profile, subvolumes, and the space that files take by compression algorithm; with IMAGE:SUBVOLUME or --subvolume, only the
-/// space of files in that subvolume.
+/// For a disk image: the places and formats of its partitions. For a SquashFS image: codec and
+/// settings, sizes, and counts. For a btrfs image: label, UUID, features, devices, space by
+/// profile, subvolumes, and the space that files take by compression algorithm; with
+/// IMAGE:SUBVOLUME or --subvolume, only the space of files in that subvolume.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +38,8 @@ pub(crate) struct Info {
     /// A SquashFS or btrfs image; IMAGE:PATH and IMAGE:ID select a subvolume
     image: PathBuf,
 
-    /// Show only the space that this file or directory of a btrfs image takes, including everything below it
+    /// Show only the space that this file or directory of a btrfs image takes, including everything
+    /// below it
     #[arg(long, value_name = "PATH", help_heading = "btrfs sources")]
     path: Option<OsString>,
 
@@ -52,7 +54,7 @@ pub(crate) struct Info {
     source: SourceArgs,
 }
 
-/// Prints what an image contains.
+/// Prints the contents of an image.
 ///
 /// # Errors
 /// It is not an image, or cannot be read.
@@ -173,7 +175,7 @@ fn show_btrfs(file: ImageRange, address: &Address, args: &Info) -> Result<()> {
     print(usage::forms(&totals, true).as_bytes())
 }
 
-/// Prints what was put together before, so that an error is known to be that of the output.
+/// Prints text that is complete, so that an error is known to be that of the output.
 fn print(words: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(words)?;

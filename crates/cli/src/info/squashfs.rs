@@ -18,7 +18,7 @@ const KINDS: [(&str, FileKind); 3] = [
     ("symlinks", FileKind::Symlink),
 ];
 
-/// What is counted of an image.
+/// The counts of an image.
 struct Counts<'a> {
     inventory: Inventory<'a>,
     totals: Totals,
@@ -46,7 +46,7 @@ impl Counts<'_> {
     }
 }
 
-/// Prints what an image contains.
+/// Prints the contents of an image.
 ///
 /// # Errors
 /// The image cannot be read, or the words cannot be written.

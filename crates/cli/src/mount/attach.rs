@@ -1,4 +1,5 @@
-//! Attaching the device to the mount point: by mount(2), or through `fusermount3` without privilege.
+//! Attaching the device to the mount point: by mount(2), or through `fusermount3` without
+//! privilege.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -16,11 +17,12 @@ use crate::message;
 
 /// The program of libfuse that mounts for users; it belongs to root and has the set-user-ID bit.
 const PROGRAM: &str = "fusermount3";
-/// The name of the environment variable in which it finds the number of the socket to send the device to.
+/// The name of the environment variable in which it finds the number of the socket to send the
+/// device to.
 const SOCKET: &str = "_FUSE_COMMFD";
-/// Where root says what users may do.
+/// The file in which root permits actions of users.
 const RULES: &str = "/etc/fuse.conf";
-/// What Linux shows as the type of the file system.
+/// The type of the file system as Linux shows it.
 const TYPE: &str = "fuse.restow";
 
 /// A mount.
@@ -36,7 +38,7 @@ pub(super) struct Attached {
 pub(super) struct Undo {
     point: PathBuf,
     by_program: bool,
-    /// What is mounted at the mount point, as long as it is this one.
+    /// The identity of the mount at the mount point, as long as it is this one.
     device: Option<Vec<u8>>,
 }
 
@@ -44,7 +46,7 @@ impl Attached {
     /// Mounts at `point`, which is absolute.
     ///
     /// # Errors
-    /// The kernel or `fusermount3` refuse; the error says what can be done.
+    /// The kernel or `fusermount3` refuse; the error names the remedy.
     pub(super) fn mount(point: &Path, name: &[u8], options: &MountOptions) -> Result<Attached> {
         let by_call = if options.auto_unmount {
             None
@@ -233,7 +235,7 @@ fn missing(error: io::Error) -> anyhow::Error {
     anyhow::Error::from(error).context(format!("run {PROGRAM}"))
 }
 
-/// Unmounts what is mounted at a path.
+/// Unmounts the file system at a path.
 ///
 /// # Errors
 /// Nothing is mounted there, it is in use, or the kernel or `fusermount3` refuse.

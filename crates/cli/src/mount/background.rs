@@ -1,5 +1,6 @@
-//! Going on in the background. The command starts itself again with `-f`; the second process mounts and serves, the first waits
-//! until the mount answers. So nothing has to survive a fork: the threads and locks of a process are all its own.
+//! Going on in the background. The command starts itself again with `-f`; the second process mounts
+//! and serves, the first waits until the mount answers. So nothing has to survive a fork: the
+//! threads and locks of a process are all its own.
 
 use std::env;
 use std::ffi::OsString;
@@ -32,8 +33,8 @@ pub(super) fn part() -> MountProcess {
     }
 }
 
-/// Starts this program again with these arguments and waits until its mount answers. Returns its exit code if it does not; it has
-/// printed why.
+/// Starts this program again with these arguments and waits until its mount answers. Returns its
+/// exit code if it does not; it has printed why.
 ///
 /// # Errors
 /// It cannot be started.
@@ -60,7 +61,8 @@ pub(super) fn start(args: Vec<OsString>) -> Result<Option<ExitCode>> {
     Ok(Some(ExitCode::from(code.unwrap_or(KILLED))))
 }
 
-/// Leaves the session of the terminal, and the current directory, which could not be unmounted otherwise.
+/// Leaves the session of the terminal, and the current directory, which could not be unmounted
+/// otherwise.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -80,7 +82,8 @@ pub(super) fn answer() -> Result<()> {
     Ok(linux::leave_standard_streams()?)
 }
 
-/// Writes a message to the system's log, where there is one: as an error (3) of a daemon (3), as syslog(3) does.
+/// Writes a message to the system's log, where there is one: as an error (3) of a daemon (3), as
+/// syslog(3) does.
 pub(super) fn log(message: &str) {
     let id = std::process::id();
     let line = format!("<27>restow[{id}]: {message}");
@@ -90,7 +93,8 @@ pub(super) fn log(message: &str) {
     }
 }
 
-/// Writes one byte to a pipe that a program waits at: `s` when the mount answers, `f` when it failed.
+/// Writes one byte to a pipe that a program waits at: `s` when the mount answers, `f` when it
+/// failed.
 pub(super) fn notify(pipe: Option<&std::path::Path>, byte: u8) {
     if let Some(pipe) = pipe {
         let file = fs::File::options().write(true).open(pipe);

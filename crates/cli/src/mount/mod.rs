@@ -33,10 +33,12 @@ const MOUNT_PROGRAM: &str = "mount.fuse.restow";
 
 /// Mount a tree read-only, without unpacking it
 ///
-/// Mounts what `restow ls` lists, as root or as any user who may use FUSE. The command returns when the mount answers; its
-/// process goes on in the background until `restow unmount`, `umount` or `fusermount3 -u`.
+/// Mounts any tree that `restow ls` lists, as root or as any user who may use FUSE. The command
+/// returns when the mount answers; its process goes on in the background until `restow unmount`,
+/// `umount` or `fusermount3 -u`.
 ///
-/// As `mount.fuse.restow`, a second name of the program, it serves `mount -t fuse.restow` and /etc/fstab.
+/// As `mount.fuse.restow`, a second name of the program, it serves `mount -t fuse.restow` and
+/// /etc/fstab.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +48,8 @@ Examples:
   restow unmount /mnt")]
 #[command(after_long_help = LONG)]
 pub(crate) struct Mount {
-    /// A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; IMAGE:PATH and IMAGE:ID select a subvolume
+    /// A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; IMAGE:PATH and
+    /// IMAGE:ID select a subvolume
     src: PathBuf,
 
     /// The directory to mount it at
@@ -108,8 +111,9 @@ Examples:
   restow mount -f src.squashfs /mnt
   restow unmount /mnt";
 
-/// The arguments of the program. If its name is `mount.fuse.restow`, they are those of mount(8): SOURCE MOUNTPOINT [-sfnv]
-/// [-N NAMESPACE] [-o OPTIONS] [-t TYPE], where `-f`, `-n` and `-v` mean something else.
+/// The arguments of the program. If its name is `mount.fuse.restow`, they are those of mount(8):
+/// SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE], where `-f`, `-n` and `-v` mean
+/// something else.
 pub(crate) fn arguments(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut args = args;
     let program = args.next().unwrap_or_default();
@@ -297,7 +301,7 @@ fn outcome(error: i32) -> String {
     message::of_reason(&error.to_string())
 }
 
-/// A problem in words: what was to be done, the file, where in it, the source, and why not.
+/// A problem in words: the operation, the file, the place in it, the source and the reason.
 fn of_problem(problem: &Problem<'_>, source: &str) -> String {
     let file = match problem.path.as_deref() {
         Some(b"") => "the root directory".to_owned(),
@@ -311,7 +315,7 @@ fn of_problem(problem: &Problem<'_>, source: &str) -> String {
     format!("{verb} {file}{place} in {source}: {why}")
 }
 
-/// What is printed at the end: in the foreground, counters.
+/// Prints the counters at the end, in the foreground.
 fn at_end(args: &Mount, server: &Arc<Server>, source: SourceTree) -> Box<dyn Fn() + Send + Sync> {
     if !args.foreground && !args.debug {
         return Box::new(|| {});

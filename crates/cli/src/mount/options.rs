@@ -17,8 +17,9 @@ const CACHE_BYTES: usize = 64 << 20;
 /// More sessions than this do not help: each has buffers of its own.
 const THREADS_MAX: usize = 64;
 
-/// Words that mount(8), fstab and libfuse's programs add, and that change nothing here: the mount is read-only and checks
-/// permissions in any case, and no file is ever accessed in a way that would be recorded.
+/// Words that mount(8), fstab and libfuse's programs add, and that change nothing here: the mount
+/// is read-only and checks permissions in any case, and no file is ever accessed in a way that
+/// would be recorded.
 const WITHOUT_EFFECT: &[&str] = &[
     "_netdev",
     "async",
@@ -51,7 +52,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "users",
 ];
 
-/// What the words say.
+/// The meaning of the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MountOptions {
     pub(super) offset: Option<u64>,
@@ -96,7 +97,8 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// The options in lists of words, which commas separate; a backslash makes a comma part of a word.
+    /// The options in lists of words, which commas separate; a backslash makes a comma part of a
+    /// word.
     ///
     /// # Errors
     /// A word is unknown, or its value is not valid.
@@ -182,7 +184,7 @@ impl MountOptions {
         Ok(())
     }
 
-    /// What a source is opened with: the arguments, and what the words add to them.
+    /// The options for opening a source: the arguments and those that the words add.
     ///
     /// # Errors
     /// Both say something about the same thing.

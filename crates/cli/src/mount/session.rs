@@ -14,7 +14,8 @@ use super::attach::{Attached, Undo};
 use crate::message;
 use crate::signals;
 
-/// More threads than this do not help a mount by default: decoding is as fast as the programs that read.
+/// More threads than this do not help a mount by default: decoding is as fast as the programs that
+/// read.
 const THREADS_USUAL_MAX: usize = 8;
 /// How long a signal waits for requests to end.
 const STOP: Duration = Duration::from_millis(100);
@@ -26,7 +27,7 @@ pub(super) struct Serving {
     pub(super) server: Arc<Server>,
     pub(super) threads: usize,
     pub(super) timeout: Option<Duration>,
-    /// Called at the end, whatever ended it.
+    /// Called at every end.
     pub(super) at_end: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -88,7 +89,8 @@ fn clone(device: &File) -> io::Result<File> {
         .or_else(|_| device.try_clone())
 }
 
-/// Lets signals detach the mount and end the process. What is returned is dropped when the mount has ended.
+/// Lets signals detach the mount and end the process. The returned guard is dropped when the mount
+/// has ended.
 fn stop_on_signals(undo: Undo, at_end: Arc<dyn Fn() + Send + Sync>) -> Sender<()> {
     let (sender, receiver) = mpsc::channel::<()>();
     let receiver = Mutex::new(receiver);
@@ -96,7 +98,8 @@ fn stop_on_signals(undo: Undo, at_end: Arc<dyn Fn() + Send + Sync>) -> Sender<()
         if let Err(error) = undo.detach() {
             message::tell(&format!("unmount: {error}"));
         }
-        // Without open files, the mount is gone, and with it all threads. Otherwise the end of the process ends it.
+        // Without open files, the mount is gone, and with it all threads. Otherwise the end of the
+        // process ends it.
         let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
         if receiver.recv_timeout(STOP) == Err(RecvTimeoutError::Timeout) {
             at_end();

@@ -22,8 +22,8 @@ pub(crate) struct BtrfsArgs {
     #[arg(long)]
     compress_force: bool,
 
-    /// Compress files that match PATTERN with CODEC, as in `**/*.so=zstd:15` or `... *.jpg=none` (repeatable; the first match
-    /// applies)
+    /// Compress files that match PATTERN with CODEC, as in `**/*.so=zstd:15` or `... *.jpg=none`
+    /// (repeatable; the first match applies)
     #[arg(long, value_name = "PATTERN=CODEC", value_parser = rule)]
     compress_path: Vec<Rule>,
 
@@ -43,10 +43,11 @@ pub(crate) struct BtrfsArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     size: Option<u64>,
 
-    /// Leave BYTES free for growth, in addition to what Linux needs to write; with 0, Linux can only read the image
+    /// Leave BYTES free for growth, in addition to the space that Linux needs to write; with 0,
+    /// Linux can only read the image
     ///
-    /// By default, the image has the space that Linux needs to write if that is at most 4 % of the rest; otherwise only
-    /// enough to delete files and to enlarge the image.
+    /// By default, the image has the space that Linux needs to write if that is at most 4 % of the
+    /// rest; otherwise only enough to delete files and to enlarge the image.
     #[arg(long, value_name = "BYTES", value_parser = bytes, conflicts_with = "size")]
     slack: Option<u64>,
 
@@ -54,7 +55,8 @@ pub(crate) struct BtrfsArgs {
     #[arg(long, value_name = "NAME")]
     label: Option<OsString>,
 
-    /// Set the UUID of the file system, or of the subvolume in a send stream [default: derived from its content]
+    /// Set the UUID of the file system, or of the subvolume in a send stream [default: derived from
+    /// its content]
     #[arg(long, value_name = "UUID", value_parser = uuid)]
     uuid: Option<Uuid>,
 
@@ -62,16 +64,18 @@ pub(crate) struct BtrfsArgs {
     #[arg(long, value_name = "PATH[:ro]")]
     as_subvolume: Vec<OsString>,
 
-    /// Set the default subvolume, which is mounted if none is named: a path given to --as-subvolume, or `/`
+    /// Set the default subvolume, which is mounted if none is named: a path given to
+    /// --as-subvolume, or `/`
     #[arg(long, value_name = "PATH")]
     default_subvolume: Option<OsString>,
 
-    /// Keep the access, change and birth times of files from a directory, which differ between copies of it; from images and
-    /// archives they are always kept
+    /// Keep the access, change and birth times of files from a directory, which differ between
+    /// copies of it; from images and archives they are always kept
     #[arg(long)]
     keep_ctime: bool,
 
-    /// Use a block group tree: large file systems mount faster, but only Linux 6.1 and later can write to them
+    /// Use a block group tree: large file systems mount faster, but only Linux 6.1 and later can
+    /// write to them
     #[arg(long)]
     block_group_tree: bool,
 }

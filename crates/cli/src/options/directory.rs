@@ -9,9 +9,10 @@ use tree::extract::{Conflict, Existing};
 pub(crate) struct DirectoryArgs {
     /// Put the tree into the existing directory DST
     ///
-    /// Each file gets its name once all files are complete, and replaces a file of the same name. Directories that exist
-    /// keep their other files, owner and mode. A file never replaces a directory, nor a directory a file or a
-    /// symbolic link: such entries are listed and left out, and the exit code is 1. Symbolic links in DST are not followed.
+    /// Each file gets its name once all files are complete, and replaces a file of the same name.
+    /// Directories that exist keep their other files, owner and mode. A file never replaces a
+    /// directory, nor a directory a file or a symbolic link: such entries are listed and left out,
+    /// and the exit code is 1. Symbolic links in DST are not followed.
     #[arg(long, conflicts_with_all = ["overwrite", "replace"])]
     pub(crate) merge: bool,
 
@@ -25,8 +26,8 @@ pub(crate) struct DirectoryArgs {
 
     /// Delete the existing directory DST with everything in it, once the new one is complete
     ///
-    /// Refused for the root, home directories, directories with a mount point at or below them, and directories that the
-    /// working directory is in.
+    /// Refused for the root, home directories, directories with a mount point at or below them, and
+    /// directories that the working directory is in.
     #[arg(long, conflicts_with = "overwrite")]
     pub(crate) replace: bool,
 
@@ -40,7 +41,7 @@ pub(crate) struct DirectoryArgs {
 }
 
 impl DirectoryArgs {
-    /// What to do with a destination that exists.
+    /// Options for a destination that exists.
     pub(crate) fn existing(self, overwrite: bool) -> Existing {
         if self.merge {
             return Existing::Merge(if self.keep_existing {

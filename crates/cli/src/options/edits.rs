@@ -14,14 +14,15 @@ use super::moment::seconds;
 use super::owner::{group, user};
 use crate::text;
 
-/// What is left out, added and changed, for any source and destination.
+/// Edits of a tree on its way, for any source and destination.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selecting and changing files")]
 pub(crate) struct EditArgs {
     /// Leave out files that match PATTERN, and everything in matching directories (repeatable)
     ///
-    /// A pattern matches a whole path in SRC: `*.o` matches files in the root, `**/*.o` and `... *.o` match files in all
-    /// directories. `*` and `?` do not match slashes. `[a-z]`, `[!a-z]`, `{a,b}` and `\` work as in a shell.
+    /// A pattern matches a whole path in SRC: `*.o` matches files in the root, `**/*.o` and `...
+    /// *.o` match files in all directories. `*` and `?` do not match slashes. `[a-z]`, `[!a-z]`,
+    /// `{a,b}` and `\` work as in a shell.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
 
@@ -29,11 +30,13 @@ pub(crate) struct EditArgs {
     #[arg(long, value_name = "LIST")]
     exclude_from: Vec<PathBuf>,
 
-    /// Add, replace or change the files in LIST, which has the format of mksquashfs pseudo files (repeatable)
+    /// Add, replace or change the files in LIST, which has the format of mksquashfs pseudo files
+    /// (repeatable)
     ///
-    /// Each line has a path, followed by `d MODE UID GID` (directory), `m MODE UID GID` (change mode and owner), `s MODE UID
-    /// GID TARGET` (symbolic link), `c` or `b MODE UID GID MAJOR MINOR` (device), `i MODE UID GID [f|s]` (fifo or socket), `l
-    /// HOSTFILE` (copy of a file on this machine) or `x NAME=VALUE` (extended attribute). An upper-case letter takes a time
+    /// Each line has a path, followed by `d MODE UID GID` (directory), `m MODE UID GID` (change
+    /// mode and owner), `s MODE UID GID TARGET` (symbolic link), `c` or `b MODE UID GID MAJOR
+    /// MINOR` (device), `i MODE UID GID [f|s]` (fifo or socket), `l HOSTFILE` (copy of a file on
+    /// this machine) or `x NAME=VALUE` (extended attribute). An upper-case letter takes a time
     /// before the mode.
     #[arg(long, value_name = "LIST")]
     add: Vec<PathBuf>,
@@ -66,7 +69,8 @@ pub(crate) struct EditArgs {
     #[arg(long, value_name = "MODE", value_parser = ModeChange::parse)]
     dir_mode: Option<ModeChange>,
 
-    /// Set all timestamps: a date such as 2020-01-01 or 2020-01-01T12:30:00Z, in UTC, or seconds since 1970
+    /// Set all timestamps: a date such as 2020-01-01 or 2020-01-01T12:30:00Z, in UTC, or seconds
+    /// since 1970
     #[arg(long, value_name = "TIME", value_parser = seconds, allow_negative_numbers = true)]
     all_time: Option<i64>,
 

@@ -12,41 +12,45 @@ use tree::Verify;
 pub(crate) struct ImageArgs {
     /// Compress data with CODEC, a name with optional settings after colons
     ///
-    /// SquashFS: zstd:1 to zstd:22 [default: zstd:15], gzip:1 to gzip:12, xz, lz4, lz4:hc, lzo:1 to lzo:9, or none. xz takes
-    /// a level, `e` (extreme) and filters, as in xz:9:e:x86; each filter is tried on every block. xz:code applies the filter
-    /// of its processor to machine code; Linux reads that only if built with the filter. lz4:hc takes a level, 2 to 12.
-    /// lzo is lzo:1, the fast one; lzo:8 gives the size of mksquashfs' default for lzo.
+    /// SquashFS: zstd:1 to zstd:22 [default: zstd:15], gzip:1 to gzip:12, xz, lz4, lz4:hc, lzo:1 to
+    /// lzo:9, or none. xz takes a level, `e` (extreme) and filters, as in xz:9:e:x86; each filter
+    /// is tried on every block. xz:code applies the filter of its processor to machine code; Linux
+    /// reads that only if built with the filter. lz4:hc takes a level, 2 to 12. lzo is lzo:1, the
+    /// fast one; lzo:8 gives the size of mksquashfs' default for lzo.
     ///
     /// btrfs: zstd:-15 to zstd:15 [default: zstd:3], zlib:1 to zlib:9, lzo:1 to lzo:9, or none.
     ///
-    /// .tar.gz: gzip:1 to gzip:12 [default: gzip:6]; .tar.xz: xz:0 to xz:9 [default: xz:6]; .tar.zst: zstd:1 to zstd:22
-    /// [default: zstd:3]. A .tar.zst has a seek table.
+    /// .tar.gz: gzip:1 to gzip:12 [default: gzip:6]; .tar.xz: xz:0 to xz:9 [default: xz:6];
+    /// .tar.zst: zstd:1 to zstd:22 [default: zstd:3]. A .tar.zst has a seek table.
     ///
-    /// btrfs send streams: zstd:-15 to zstd:22, zlib:1 to zlib:9, lzo:1 to lzo:9, or none [default: as the source stores
-    /// it].
+    /// btrfs send streams: zstd:-15 to zstd:22, zlib:1 to zlib:9, lzo:1 to lzo:9, or none [default:
+    /// as the source stores it].
     #[arg(long, value_name = "CODEC")]
     pub(crate) compress: Option<String>,
 
-    /// Recompress all data, including what could be copied in compressed form
+    /// Recompress all data, including data that could be copied in compressed form
     #[arg(long)]
     pub(crate) recompress: bool,
 
-    /// Keep the compressed data of OLD, an image of the same format, for content that has not changed
+    /// Keep the compressed data of OLD, an image of the same format, for content that has not
+    /// changed
     ///
-    /// For each file, the data that OLD has at the same path, or of a file of equal size whose content begins alike, is
-    /// decompressed and compared, which is much faster than compressing. OLD may be DST with --overwrite. A damaged
-    /// OLD costs time but does no harm.
+    /// For each file, the data that OLD has at the same path, or of a file of equal size whose
+    /// content begins alike, is decompressed and compared, which is much faster than compressing.
+    /// OLD may be DST with --overwrite. A damaged OLD costs time but does no harm.
     ///
-    /// A btrfs image gets the bytes that it would have without OLD, provided that OLD was made by the same version of
-    /// restow with the same --compress. An image does not record its level, so a sample is compressed again first; if it
-    /// differs, nothing is kept.
+    /// A btrfs image gets the bytes that it would have without OLD, provided that OLD was made by
+    /// the same version of restow with the same --compress. An image does not record its level, so
+    /// a sample is compressed again first; if it differs, nothing is kept.
     ///
-    /// In a SquashFS image, blocks of several files are kept while at least three quarters of their content is
-    /// unchanged, which makes the image at most 1/64 larger; what is kept has the level of OLD. See --reuse-exact.
+    /// In a SquashFS image, blocks of several files are kept while at least three quarters of their
+    /// content is unchanged, which makes the image at most 1/64 larger; kept blocks have the level
+    /// of OLD. See --reuse-exact.
     #[arg(long, value_name = "OLD", conflicts_with = "recompress")]
     pub(crate) reuse: Option<PathBuf>,
 
-    /// With --reuse, take a file as unchanged if its path, size and modification time are those of a file in OLD
+    /// With --reuse, take a file as unchanged if its path, size and modification time are those of
+    /// a file in OLD
     #[arg(long, requires = "reuse")]
     pub(crate) trust_mtime: bool,
 
@@ -70,12 +74,12 @@ pub(crate) struct ImageArgs {
 enum VerifyKept {
     /// By the checksum of its source; decompress it if there is none
     Checksum,
-    /// Decompress it, which also finds what was damaged before the checksum was made
+    /// Decompress it, which also finds damage older than the checksum
     Decode,
 }
 
 impl ImageArgs {
-    /// What is decoded again before the image counts as finished.
+    /// The data that is decoded again before the image counts as finished.
     pub(crate) fn verify(&self) -> Verify {
         match self.verify {
             _ if self.no_verify => Verify::Nothing,

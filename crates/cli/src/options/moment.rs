@@ -7,7 +7,8 @@ const FORM: &str = "must be a date such as 2020-01-01 or 2020-01-01T12:30:00Z (i
 /// Days before each month of a year that is not a leap year.
 const DAYS_BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-/// Parses a point in time as seconds since 1970: `2020-01-01`, `2020-01-01T12:30`, `2020-01-01 12:30:00Z`, `@0` or `0`.
+/// Parses a point in time as seconds since 1970: `2020-01-01`, `2020-01-01T12:30`, `2020-01-01
+/// 12:30:00Z`, `@0` or `0`.
 ///
 /// # Errors
 /// It has another form, or there is no such day.

@@ -25,8 +25,8 @@ a subvolume of a send stream that has several.";
 /// Which part of an image is a source.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SourceArgs {
-    /// Read this subvolume of btrfs images for which none is given as IMAGE:PATH [default: the default subvolume; when
-    /// copying to a btrfs image, the top level]
+    /// Read this subvolume of btrfs images for which none is given as IMAGE:PATH [default: the
+    /// default subvolume; when copying to a btrfs image, the top level]
     #[arg(long, value_name = "PATH|ID", help_heading = "btrfs sources")]
     pub(crate) subvolume: Option<OsString>,
 
@@ -37,21 +37,24 @@ pub(crate) struct SourceArgs {
     /// Replay this send stream first (repeatable): an incremental stream needs its parent
     #[arg(long, value_name = "STREAM", help_heading = "Send streams as sources")]
     pub(crate) base: Vec<PathBuf>,
-    /// Read the last commit of a btrfs image alone, without what was synced after it and is in the log
+    /// Read only the last commit of a btrfs image, without the newer changes in its log
     #[arg(long, help_heading = "btrfs sources")]
     pub(crate) no_log: bool,
 
-    /// Use this copy of the superblock of a btrfs image: 0, 1 or 2 [default: the newest that is valid]
+    /// Use this copy of the superblock of a btrfs image: 0, 1 or 2 [default: the newest that is
+    /// valid]
     #[arg(long, value_name = "N", help_heading = "btrfs sources",
           value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) superblock: Option<u8>,
 
-    /// Read a btrfs image as it was N commits before the last, 1 to 3, as far as its blocks were not overwritten since
+    /// Read a btrfs image as it was N commits before the last, 1 to 3, as far as its blocks were
+    /// not overwritten since
     #[arg(long, value_name = "N", help_heading = "btrfs sources",
           value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(crate) older_root: Option<u8>,
 
-    /// Leave out what is on other file systems: mount points, and subvolumes of btrfs, are empty directories
+    /// Do not cross into other file systems: mount points and btrfs subvolumes are empty
+    /// directories
     #[arg(long, help_heading = "Directories as sources")]
     pub(crate) one_file_system: bool,
 
@@ -70,12 +73,14 @@ pub(crate) struct SourceArgs {
 /// Where an image is.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ImageFileArgs {
-    /// Add the image of another device of the same btrfs file system, or of a seed that it is based on (repeatable)
+    /// Add the image of another device of the same btrfs file system, or of a seed that it is based
+    /// on (repeatable)
     #[arg(long, value_name = "IMAGE", help_heading = "btrfs sources")]
     pub(crate) device: Vec<PathBuf>,
 
-    /// Read the SquashFS or btrfs image that begins at this byte of the file or is in this partition, or `search` for the
-    /// first one, as in 1MiB, partition:2 [default: at the beginning, or after the program in an AppImage]
+    /// Read the SquashFS or btrfs image that begins at this byte of the file or is in this
+    /// partition, or `search` for the first one, as in 1MiB, partition:2 [default: at the
+    /// beginning, or after the program in an AppImage]
     ///
     /// `restow info` lists the partitions of a disk image (MBR or GPT).
     #[arg(
@@ -100,7 +105,8 @@ fn image_at(words: &str) -> Result<ImageAt> {
     }
 }
 
-/// Options with which everything is opened: `TMPDIR` is for the content of pipes and of compressed archives.
+/// Options with which everything is opened: `TMPDIR` is for the content of pipes and of compressed
+/// archives.
 pub(crate) fn open_options() -> OpenOptions {
     let mut options = OpenOptions::default();
     if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
@@ -109,7 +115,8 @@ pub(crate) fn open_options() -> OpenOptions {
     options
 }
 
-/// Refuses two addresses that are both standard input, of which the second would be empty or wait forever.
+/// Refuses two addresses that are both standard input, of which the second would be empty or wait
+/// forever.
 ///
 /// # Errors
 /// Both are.
@@ -121,7 +128,8 @@ pub(crate) fn only_one_is_standard_input(a: &Address, b: &Address) -> Result<()>
 }
 
 impl SourceArgs {
-    /// The same for the library; with `top_level`, a btrfs image is read from its top level if no subvolume is named.
+    /// The same for the library; with `top_level`, a btrfs image is read from its top level if no
+    /// subvolume is named.
     pub(crate) fn options(&self, top_level: bool) -> OpenOptions {
         let mut options = self.file.options();
         options.subvolume.clone_from(&self.subvolume);

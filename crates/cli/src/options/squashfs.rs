@@ -25,7 +25,8 @@ pub(crate) struct SquashfsArgs {
     #[arg(long, value_name = "BYTES", value_parser = block_size, default_value = "128K")]
     pub(crate) block_size: u32,
 
-    /// Pack these into shared blocks: none, small files (less than a block), or all, including the tails of larger files
+    /// Pack these into shared blocks: none, small files (less than a block), or all, including the
+    /// tails of larger files
     #[arg(long, value_name = "WHICH", value_parser = fragments, default_value = "small")]
     fragments: Fragments,
 
@@ -37,28 +38,31 @@ pub(crate) struct SquashfsArgs {
     #[arg(long)]
     no_padding: bool,
 
-    /// Begin the data of each file, and each shared block, at a multiple of BYTES: a power of two, 512 to 1M
+    /// Begin the data of each file, and each shared block, at a multiple of BYTES: a power of two,
+    /// 512 to 1M
     ///
-    /// A deduplicating store then finds in a new version what it has of an old one: unchanged files are stored in the same
-    /// pieces of BYTES, whatever precedes them. This costs half of BYTES for each file that has blocks of its own. The
-    /// blocks of one file are not aligned: in a large file, those after a change move. With --reuse, shared blocks also
-    /// stay as they are.
+    /// A deduplicating store then finds the parts that an old version shares: unchanged files are
+    /// stored in the same pieces of BYTES, at any position. This costs half of BYTES for each file
+    /// that has blocks of its own. The blocks of one file are not aligned: in a large file, those
+    /// after a change move. With --reuse, shared blocks also stay as they are.
     #[arg(long, value_name = "BYTES", value_parser = align)]
     align: Option<u32>,
 
-    /// Set the creation time of the image, as for --all-time [default: SOURCE_DATE_EPOCH, otherwise the newest
-    /// modification time of a file]
+    /// Set the creation time of the image, as for --all-time [default: SOURCE_DATE_EPOCH, otherwise
+    /// the newest modification time of a file]
     #[arg(long, value_name = "TIME", value_parser = mkfs_time)]
     mkfs_time: Option<u32>,
 
     /// Order file data by the priorities in LIST
     ///
-    /// Each line has a path or pattern and a priority from -32768 to 32767; the highest comes first. The priority of a
-    /// directory applies to everything in it. Files that are not listed have priority 0.
+    /// Each line has a path or pattern and a priority from -32768 to 32767; the highest comes
+    /// first. The priority of a directory applies to everything in it. Files that are not listed
+    /// have priority 0.
     #[arg(long, value_name = "LIST")]
     sort: Option<PathBuf>,
 
-    /// Fail if the holes of all files together exceed BYTES: SquashFS stores 4 bytes per block even for holes
+    /// Fail if the holes of all files together exceed BYTES: SquashFS stores 4 bytes per block even
+    /// for holes
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "1T")]
     sparse_max: u64,
 
@@ -68,8 +72,8 @@ pub(crate) struct SquashfsArgs {
 
     /// With --reuse, keep only blocks that leave the image as it would be without OLD
     ///
-    /// The files that share a block with one that changed are then compressed again. This requires that OLD was made with the same
-    /// options; nothing is kept if a sample of its blocks was not.
+    /// The files that share a block with one that changed are then compressed again. This requires
+    /// that OLD was made with the same options; nothing is kept if a sample of its blocks was not.
     #[arg(long, requires = "reuse")]
     reuse_exact: bool,
 }
@@ -77,7 +81,8 @@ pub(crate) struct SquashfsArgs {
 /// The setting of xz for filters by file type.
 const CODE: &str = "code";
 
-/// Parses a codec with its settings, before the block size is known; `None` stores data uncompressed.
+/// Parses a codec with its settings, before the block size is known; `None` stores data
+/// uncompressed.
 fn settings(words: &str) -> Result<Option<Settings>> {
     let mut parts = words.split(':');
     let name = parts.next().unwrap_or_default();

@@ -10,18 +10,18 @@ use super::Report;
 use super::table::{of_block, of_seconds};
 use crate::text;
 
-/// What is recommended.
+/// A recommendation.
 pub(super) struct Advice {
     pub(super) choice: Choice,
-    /// What to take, and why.
+    /// The choice, and its reason.
     pub(super) sentence: String,
     pub(super) reason: String,
     /// The command that makes it.
     pub(super) command: String,
 }
 
-/// The recommendation; `None` if nothing was tried. `is_stored` says that the source holds compressed data, which a copy
-/// would keep.
+/// The recommendation; `None` if nothing was tried. `is_stored` says that the source holds
+/// compressed data, which a copy would keep.
 pub(super) fn of(report: &Report<'_>, is_stored: bool) -> Option<Advice> {
     let choice = plan::choose(report.rows(), &report.limits)?;
     let row = &report.rows()[choice.row];
@@ -95,7 +95,7 @@ fn limits(report: &Report<'_>) -> String {
     words.join(" and ")
 }
 
-/// What the next step on the front would save and cost.
+/// The savings and cost of the next step on the Pareto front.
 fn beyond(report: &Report<'_>, row: usize) -> String {
     let at = report.front.iter().position(|&it| it == row);
     let next = at.and_then(|at| report.front.get(at + 1));
@@ -141,7 +141,7 @@ fn command(report: &Report<'_>, row: &CandidateRow, is_stored: bool) -> String {
     words.join(" ")
 }
 
-/// Endings of names that say what a source is.
+/// Endings of names that tell the format of a source.
 const ENDINGS: [&[u8]; 14] = [
     b".tar",
     b".tar.gz",

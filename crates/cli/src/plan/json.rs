@@ -31,7 +31,7 @@ pub(super) fn of(report: &Report<'_>) -> String {
     json.line() + "\n"
 }
 
-/// What is recommended.
+/// A recommendation.
 fn pick(report: &Report<'_>) -> Option<Object> {
     let advice = report.advice.as_ref()?;
     let choice = &advice.choice;

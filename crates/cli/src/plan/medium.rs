@@ -8,7 +8,7 @@ use std::time::Instant;
 const BYTES: usize = 32 << 20;
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
-/// What is assumed if nothing can be written here.
+/// The assumption if nothing can be written here.
 const USUAL: Medium = Medium {
     write_seconds: 0.5e-9,
     read_seconds: 0.2e-9,

@@ -27,13 +27,14 @@ use medium::Medium;
 
 /// Predict size and time of a copy for each codec, level and block size, and recommend one
 ///
-/// Cuts the files as the container would, encodes everything once with a fast encoder (of a large tree, a part), and a sample with
-/// each candidate; what it encodes, it decodes and compares. The tables of an image are made as for a copy, so their size counts. Nothing
-/// is written but FILE.
+/// Cuts the files as the container would, encodes everything once with a fast encoder (of a large
+/// tree, a part), and a sample with each candidate, and decodes and compares the results. The
+/// tables of an image are made as for a copy, so their size counts. Nothing is written but FILE.
 ///
-/// Without a limit, the recommendation is the last candidate that saves 5 % of the size each time the copy takes twice as long. With
-/// --max-time, it is the smallest in that time; with --max-size, the fastest of that size; with --link, the one that is sent and
-/// unpacked first. The whole error bar must keep a limit. Times are those of this machine while it does nothing else.
+/// Without a limit, the recommendation is the last candidate that saves 5 % of the size each time
+/// the copy takes twice as long. With --max-time, it is the smallest in that time; with --max-size,
+/// the fastest of that size; with --link, the one that is sent and unpacked first. The whole error
+/// bar must keep a limit. Times are for this machine when idle.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,27 +49,28 @@ pub(crate) struct Plan {
     #[arg(help = SOURCE_HELP, long_help = SOURCE_LONG_HELP)]
     src: PathBuf,
 
-    /// What SRC is to be copied to
+    /// Format of the copy
     #[arg(long = "for", value_name = "FORMAT", default_value = "squashfs")]
     container: For,
 
-    /// Take at most TIME for the copy, as in 90s, 5m or 1h30m
+    /// Limit the copy to TIME, as in 90s, 5m or 1h30m
     #[arg(long, value_name = "TIME", value_parser = rates::seconds, help_heading = "Limits")]
     max_time: Option<f64>,
 
-    /// Make the result at most BYTES long
+    /// Limit the result to BYTES
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Limits")]
     max_size: Option<u64>,
 
-    /// Let a reader need at most BYTES of memory for decoding
+    /// Limit a reader's memory for decoding to BYTES
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Limits")]
     max_memory: Option<u64>,
 
-    /// Let one thread decode at least RATE bytes a second, as in 500MB
+    /// Require a decoding speed of at least RATE bytes a second per thread, as in 500MB
     #[arg(long, value_name = "RATE", value_parser = rates::rate, help_heading = "Limits")]
     read_rate: Option<f64>,
 
-    /// Minimize the time to send the result over a link of RATE, as in 100Mbit or 12MB (a second), and to unpack it
+    /// Minimize the time to send the result over a link of RATE, as in 100Mbit or 12MB (a second),
+    /// and to unpack it
     #[arg(long, value_name = "RATE", value_parser = rates::rate, help_heading = "Limits")]
     link: Option<f64>,
 
@@ -80,11 +82,12 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2G", help_heading = "Sampling")]
     first_pass: u64,
 
-    /// Draw sample number N
+    /// Seed for choosing the sample
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Sampling")]
     seed: u64,
 
-    /// Assume that the destination stores RATE bytes a second [default: measured with an unnamed file in the current directory]
+    /// Assume that the destination stores RATE bytes a second [default: measured with an unnamed
+    /// file in the current directory]
     #[arg(long, value_name = "RATE", value_parser = rates::rate, help_heading = "Sampling")]
     write_rate: Option<f64>,
 
@@ -111,7 +114,7 @@ pub(crate) struct Plan {
     source: SourceArgs,
 }
 
-/// What the tree is to be copied to.
+/// The format of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum For {
     /// A SquashFS image
@@ -135,7 +138,7 @@ impl For {
     }
 }
 
-/// A prediction, and what it is of.
+/// A prediction and its subject.
 struct Report<'a> {
     args: &'a Plan,
     /// The source as it was typed.
@@ -183,7 +186,8 @@ impl Report<'_> {
     }
 }
 
-/// Prints predictions and a recommendation. Returns whether the recommended candidate keeps the limits.
+/// Prints predictions and a recommendation. Returns whether the recommended candidate keeps the
+/// limits.
 ///
 /// # Errors
 /// The source cannot be read, or a file cannot be written.

@@ -68,7 +68,8 @@ fn line(report: &Report<'_>, row: &CandidateRow) -> String {
     }
 }
 
-/// The points of a plot, a series after the other, at the speeds that `rate` gives in bytes a second.
+/// The points of a plot, a series after the other, at the speeds that `rate` gives in bytes a
+/// second.
 fn points(
     report: &Report<'_>,
     series: &[String],

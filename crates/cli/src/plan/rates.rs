@@ -28,7 +28,8 @@ pub(super) fn seconds(words: &str) -> Result<f64> {
     Ok(total)
 }
 
-/// Parses a rate into bytes a second: bytes, as in `12MB`, or bits, as in `100Mbit`, either with `/s` or without.
+/// Parses a rate into bytes a second: bytes, as in `12MB`, or bits, as in `100Mbit`, either with
+/// `/s` or without.
 ///
 /// # Errors
 /// It is no such rate, or 0.

@@ -63,7 +63,7 @@ pub(super) fn of(report: &Report<'_>, is_terminal: bool) -> String {
     words + &foot(report)
 }
 
-/// What was predicted from what.
+/// The basis of the prediction.
 pub(super) fn head(report: &Report<'_>) -> String {
     let mut words = format!(
         "{}: {}, {}",

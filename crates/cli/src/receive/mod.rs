@@ -21,22 +21,26 @@ use crate::options::{ThreadArgs, epoch, open_options};
 use crate::stream::input::{self, name};
 use crate::{message, text};
 
-/// Receive what `btrfs send` wrote: as subvolumes, or as directories
+/// Receive btrfs send streams as subvolumes or directories
 ///
-/// On a mounted btrfs, each subvolume of the stream becomes a read-only subvolume in DIR, which needs root. Compressed data is
-/// written as it is; where Linux does not take it, it is decompressed. The parent of an incremental stream is found by its UUID.
-/// A subvolume gets its name and its received UUID when the stream has ended without an error and everything is on the disk,
-/// read back from there as far as it was written compressed. Otherwise it is deleted.
+/// On a mounted btrfs, each subvolume of the stream becomes a read-only subvolume in DIR, which
+/// needs root. Compressed data is written as it is; where Linux does not take it, it is
+/// decompressed. The parent of an incremental stream is found by its UUID. A subvolume gets its
+/// name and its received UUID when the stream has ended without an error and everything is on the
+/// disk, read back from there as far as it was written compressed. Otherwise it is deleted.
 ///
-/// In an image of btrfs that is not mounted, each subvolume becomes a read-only subvolume of the image, without root: IMAGE, or
-/// IMAGE:PATH for a directory in it. A new image with all that the old one has is written beside it and takes its place, with
-/// the same label, UUIDs, numbers of subvolumes and size, unless it has to grow. Compressed data is copied as it is stored, and what
+/// In an image of btrfs that is not mounted, each subvolume becomes a read-only subvolume of the
+/// image, without root: IMAGE, or IMAGE:PATH for a directory in it. A new image with all that the
+/// old one has is written beside it and takes its place, with the same label, UUIDs, numbers of
+/// subvolumes and size, unless it has to grow. Compressed data is copied as it is stored, and what
 /// subvolumes share stays shared. With `--to image`, an image that does not exist is made.
 ///
-/// On other file systems, and with `--to directory`, each subvolume becomes a directory. An incremental stream makes a new
-/// directory beside that of its parent, which does not change. Parents are found by a record, DIR/.restow-received.
+/// On other file systems, and with `--to directory`, each subvolume becomes a directory. An
+/// incremental stream makes a new directory beside that of its parent, which does not change.
+/// Parents are found by a record, DIR/.restow-received.
 ///
-/// Streams are not trusted: no path leads out of the subvolume or through a symbolic link. A checksum is no signature, though.
+/// Streams are not trusted: no path leads out of the subvolume or through a symbolic link. A
+/// checksum is no signature, though.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -62,12 +66,12 @@ pub(crate) struct Receive {
     )]
     file: PathBuf,
 
-    /// What the subvolumes become [default: subvolumes on btrfs and in images, elsewhere directories]
+    /// Kind of result [default: subvolumes on btrfs and in images, elsewhere directories]
     #[arg(long, value_enum, conflicts_with = "dump")]
     to: Option<To>,
 
-    /// Build incremental streams on the subvolume or directory PATH, whatever its UUID and state; for images, a path or ID in the
-    /// image
+    /// Build incremental streams on the subvolume or directory PATH, without checking its UUID and
+    /// state; for images, a path or ID in the image
     #[arg(long, value_name = "PATH", conflicts_with = "dump")]
     parent: Option<PathBuf>,
 
@@ -87,16 +91,17 @@ pub(crate) struct Receive {
     #[arg(long)]
     force_decompress: bool,
 
-    /// Write data decompressed also where Linux does not permit to write it compressed (EPERM), which is an error otherwise
+    /// Write data decompressed where Linux does not permit writing it compressed (EPERM); by
+    /// default, that is an error
     #[arg(long)]
     fallback_on_eperm: bool,
 
-    /// Do not read back from the disk what was written compressed. Linux does not report all errors of writing it
+    /// Do not read back data written compressed. Linux does not report all errors of writing it
     #[arg(long)]
     no_read_back: bool,
 
-    /// On a mounted btrfs, copy what Linux refuses to clone (EINVAL, EXDEV, EOPNOTSUPP), as between files with and without checksums.
-    /// By default, that is an error
+    /// On a mounted btrfs, copy data that Linux refuses to clone (EINVAL, EXDEV, EOPNOTSUPP), as
+    /// between files with and without checksums. By default, that is an error
     #[arg(long, conflicts_with = "dump")]
     clone_fallback: bool,
 
@@ -104,7 +109,8 @@ pub(crate) struct Receive {
     #[arg(long, conflicts_with = "dump")]
     no_verify: bool,
 
-    /// In directories, ignore the owners and groups in the stream: the user who runs restow owns every file
+    /// In directories, ignore the owners and groups in the stream: the user who runs restow owns
+    /// every file
     #[arg(long)]
     no_owners: bool,
 
@@ -116,7 +122,8 @@ pub(crate) struct Receive {
     #[arg(short = 'C', long)]
     chroot: bool,
 
-    /// Has no effect, because parents are found wherever they are; for scripts that call `btrfs receive`
+    /// Has no effect, because parents are found wherever they are; for scripts that call `btrfs
+    /// receive`
     #[arg(short = 'm', value_name = "MOUNT")]
     root_mount: Option<PathBuf>,
 
@@ -124,7 +131,7 @@ pub(crate) struct Receive {
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
 
-    /// Print only errors, and what could not be kept
+    /// Print only errors, and properties that could not be kept
     #[arg(short, long)]
     quiet: bool,
 
@@ -132,7 +139,7 @@ pub(crate) struct Receive {
     threads: ThreadArgs,
 }
 
-/// What subvolumes become.
+/// The form of received subvolumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum To {
     /// Subvolumes of a mounted btrfs

@@ -10,7 +10,7 @@ const BLOCKS: usize = 4;
 
 /// Reads an input in another thread, up to 1 MiB ahead.
 ///
-/// When it is dropped, the thread ends with its next block: what was read ahead is lost.
+/// When it is dropped, the thread ends with its next block: data read ahead is lost.
 pub(crate) struct ReadAhead<R> {
     blocks: Receiver<io::Result<Vec<u8>>>,
     spent: SyncSender<Vec<u8>>,
@@ -48,8 +48,8 @@ impl<R: Read + Send + 'static> ReadAhead<R> {
         }
     }
 
-    /// The input, of which all was read. Waits for the thread: before the end of the input, that can take as long as a pipe
-    /// is open.
+    /// The input, of which all was read. Waits for the thread: before the end of the input, that
+    /// can take as long as a pipe is open.
     pub(crate) fn finish(self) -> R {
         drop(self.blocks);
         match self.thread.join() {

@@ -14,12 +14,13 @@ use crate::{message, text};
 
 /// Convert a send stream to another version or compression
 ///
-/// Only commands with file data change, and those that the version cannot hold; all others are copied as they are. Data that is
-/// decompressed is verified.
+/// Only commands with file data change, and those that the version cannot hold; all others are
+/// copied as they are. Data that is decompressed is verified.
 ///
-/// Version 1 has no compressed data (it is decompressed), no file attributes (see --drop), no creation times (they are left out),
-/// and no punched holes (zeros are written). Where zeros could make a file longer, because its size is not in the stream, the
-/// conversion fails: see --trust-holes.
+/// Version 1 has no compressed data (it is decompressed), no file attributes (see --drop), no
+/// creation times (they are left out), and no punched holes (zeros are written). Where zeros could
+/// make a file longer, because its size is not in the stream, the conversion fails: see
+/// --trust-holes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,12 +49,12 @@ pub(crate) struct Convert {
     #[arg(long, conflicts_with = "compress")]
     decompress: bool,
 
-    /// Leave out what the version cannot hold (repeatable)
+    /// Leave out properties that the version cannot hold (repeatable)
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     drop: Vec<Dropped>,
 
-    /// Write zeros for all of a hole even if the size of its file is not known: right unless space was preallocated beyond
-    /// the end of a file
+    /// Write zeros for all of a hole even if the size of its file is not known: right unless space
+    /// was preallocated beyond the end of a file
     #[arg(long)]
     trust_holes: bool,
 
@@ -69,7 +70,7 @@ pub(crate) struct Convert {
     #[arg(long)]
     overwrite: bool,
 
-    /// Do not show progress or what was left out
+    /// Do not show progress or omitted properties
     #[arg(short, long)]
     quiet: bool,
 
@@ -77,7 +78,7 @@ pub(crate) struct Convert {
     threads: ThreadArgs,
 }
 
-/// What may be left out.
+/// Properties that may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Dropped {
     /// File attributes such as no-copy-on-write, which version 1 does not have
@@ -123,7 +124,7 @@ pub(crate) fn run(args: &Convert) -> Result<bool> {
     Ok(lost.is_empty())
 }
 
-/// What was left out, in words. Creation times are not: no receiver can set them.
+/// The omitted properties, in words. Creation times are not: no receiver can set them.
 fn lost(converted: &Converted) -> Vec<String> {
     let dropped = [
         (converted.fileattrs_dropped, "file attribute command"),

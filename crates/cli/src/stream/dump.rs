@@ -17,11 +17,13 @@ use restow::text::of_uuid;
 
 /// Print the commands of a send stream, one line each
 ///
-/// Each line has the offset and the number of a command, its name, and its attributes as Linux calls them. Paths are not checked:
-/// they can be anything. `btrfs receive --dump` prints other lines.
+/// Each line has the offset and the number of a command, its name, and its attributes as Linux
+/// calls them. Paths are not checked: they can be anything. `btrfs receive --dump` prints other
+/// lines.
 ///
-/// With --json, each line is a JSON object. Names that are not UTF-8 are in Base64, under a key that ends in `_base64`. With
-/// --data as well, `restow stream undump` builds the stream from these lines.
+/// With --json, each line is a JSON object. Names that are not UTF-8 are in Base64, under a key
+/// that ends in `_base64`. With --data as well, `restow stream undump` builds the stream from these
+/// lines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +51,7 @@ pub(crate) struct Dump {
 /// Prints the commands.
 ///
 /// # Errors
-/// The stream is damaged, or cannot be read; what was printed until then is right.
+/// The stream is damaged, or cannot be read; the part printed before is right.
 pub(crate) fn run(args: &Dump) -> Result<()> {
     let input = open(&args.file, &Bar::new("read", true))?.into_reader();
     let mut reader = StreamReader::new(ReadAhead::new(input)).any_paths();

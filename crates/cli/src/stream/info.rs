@@ -15,9 +15,9 @@ use crate::bar::Bar;
 use crate::options::QuietArgs;
 use crate::text;
 
-/// Show what a send stream holds: subvolumes, changes, sizes by command and algorithm, SHA-256
+/// Show the contents of a send stream: subvolumes, changes, sizes by command and algorithm, SHA-256
 ///
-/// For each subvolume, shows the parent that it needs and what the stream changes. Data is not decompressed.
+/// For each subvolume, shows the parent that it needs and the changes. Data is not decompressed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +37,7 @@ pub(crate) struct Info {
     json: bool,
 }
 
-/// Prints what the stream holds.
+/// Prints the contents of the stream.
 ///
 /// # Errors
 /// It is damaged, or cannot be read.

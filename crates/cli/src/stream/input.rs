@@ -26,7 +26,7 @@ pub(crate) fn open(path: &Path, bar: &Bar) -> Result<Input> {
     Ok(input)
 }
 
-/// Computes the SHA-256 of what is read.
+/// Computes the SHA-256 of the bytes that are read.
 pub(crate) struct Hashed<R> {
     input: R,
     digest: Option<Sha256>,
@@ -41,7 +41,7 @@ impl<R: Read> Hashed<R> {
         }
     }
 
-    /// The digest of what was read, in hexadecimal.
+    /// The digest of the bytes read, in hexadecimal.
     pub(crate) fn finish(self) -> Option<String> {
         let digest = self.digest?.finish();
         Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
@@ -82,12 +82,12 @@ pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Output> {
     })
 }
 
-/// The name of what is written, in messages.
+/// The name of the output, in messages.
 pub(crate) fn output_name(path: &Path) -> String {
     text::of_host_path(path, "standard output")
 }
 
-/// The name of what is read, in messages.
+/// The name of the input, in messages.
 pub(crate) fn name(path: &Path) -> String {
     text::of_host_path(path, "standard input")
 }

@@ -22,8 +22,8 @@ pub(crate) use input::create;
 
 /// Verify, describe, print and convert btrfs send streams
 ///
-/// Reads what `btrfs send` writes: streams of versions 1 to 3, with plain or compressed data, and inputs with several streams
-/// or subvolumes. Needs no btrfs and no root.
+/// Reads streams of `btrfs send`: versions 1 to 3, with plain or compressed data, and inputs with
+/// several streams or subvolumes. Needs no btrfs and no root.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -60,7 +60,7 @@ impl Stream {
 /// Returns whether the stream is whole, and all of it could be kept.
 ///
 /// # Errors
-/// What the command says.
+/// The command's result.
 pub(crate) fn run(args: &Stream) -> Result<bool> {
     match &args.command {
         StreamCommand::Verify(args) => verify::run(args),

@@ -12,7 +12,8 @@ use crate::options::QuietArgs;
 
 /// Build a send stream from the output of `dump --json --data`
 ///
-/// The offsets and numbers of the lines are ignored, and checksums are computed, so lines can be changed, removed and added.
+/// The offsets and numbers of the lines are ignored, and checksums are computed, so lines can be
+/// changed, removed and added.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -20,16 +20,17 @@ use restow::text::of_uuid;
 
 /// Verify a send stream, without receiving it
 ///
-/// Checks the checksum, the attributes and the order of all commands, and that the stream ends where it should. Decompresses all
-/// data and compares the lengths. Follows the names of files: every path must lead to a file that exists, and through no
-/// symbolic link. Files of the parent of an incremental stream are not known and are believed to exist. Prints the subvolumes and
-/// the parents that they need. Uses at most 64 MiB of memory.
+/// Checks the checksum, the attributes and the order of all commands, and that the stream ends
+/// where it should. Decompresses all data and compares the lengths. Follows the names of files:
+/// every path must lead to a file that exists, and through no symbolic link. Files of the parent of
+/// an incremental stream are not known and are believed to exist. Prints the subvolumes and the
+/// parents that they need. Uses at most 64 MiB of memory.
 ///
-/// With --against, compares the subvolume that the stream makes with a tree, as `restow diff` does: the last one, or that of
-/// STREAM:NAME. An incremental stream needs its parent (--base).
+/// With --against, compares the subvolume that the stream makes with a tree, as `restow diff` does:
+/// the last one, or that of STREAM:NAME. An incremental stream needs its parent (--base).
 ///
-/// Checksums find damage, not forgery: whoever changes a stream can compute them again. Keep the digest that `restow stream info`
-/// prints in a safe place, and pass it to --sha256.
+/// Checksums detect damage, not forgery: anyone who changes a stream can recompute them. Keep the
+/// digest that `restow stream info` prints in a safe place, and pass it to --sha256.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +53,7 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "DIGEST", value_parser = digest)]
     sha256: Option<String>,
 
-    /// Compare what the stream makes with this directory, archive, image or stream
+    /// Compare the resulting subvolume with this directory, archive, image or stream
     #[arg(long, value_name = "TREE")]
     against: Option<PathBuf>,
 
@@ -141,7 +142,7 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
     Ok(error.is_none() && differences.unwrap_or(0) == 0)
 }
 
-/// Compares what the stream makes with a tree, prints what differs, and returns how much that is.
+/// Compares the resulting subvolume with a tree, prints the differences and returns their number.
 fn compared(args: &Verify, stream: &Address, tree: &Path, out: &mut impl Write) -> Result<u64> {
     let tree = Address::of(tree)?;
     let [first, second] = args.source.open_pair([stream, &tree])?;

@@ -31,10 +31,11 @@ const FILES_MAX: usize = 24;
 
 /// Show where the stored bytes are: by algorithm, directory and file type
 ///
-/// The first table is that of compsize, which counts mounted files; this works on images that are not mounted, without root. Disk
-/// usage is what is stored: each extent counts once, with all its bytes. Uncompressed is what that decodes to. Referenced is
-/// what the names of the files show of it. In the tables of directories and types, an extent that several files share belongs to
-/// the first of them, in the order of their paths.
+/// The first table is that of compsize, which counts mounted files; this works on images that are
+/// not mounted, without root. Disk usage counts stored bytes: each extent once, with all its bytes.
+/// Uncompressed counts them decoded. Referenced is the part that the names of the files show. In
+/// the tables of directories and types, an extent that several files share belongs to the first of
+/// them, in the order of their paths.
 ///
 /// Of a btrfs image, the top level and all subvolumes are measured, unless a subvolume is named.
 ///
@@ -51,7 +52,8 @@ Examples:
 
 Exit codes: 0 success; 2 failure.")]
 pub(crate) struct Usage {
-    /// A SquashFS image, btrfs image, btrfs send stream, or directory; IMAGE:PATH and IMAGE:ID select a subvolume
+    /// A SquashFS image, btrfs image, btrfs send stream, or directory; IMAGE:PATH and IMAGE:ID
+    /// select a subvolume
     src: PathBuf,
 
     /// Measure only this file or directory, including everything below it
@@ -92,7 +94,7 @@ pub(crate) struct Usage {
     source: SourceArgs,
 }
 
-/// What was measured.
+/// A measurement.
 pub(crate) struct Measured {
     /// The source and the path, for people.
     name: String,
@@ -102,7 +104,7 @@ pub(crate) struct Measured {
     overhead: Option<Overhead>,
 }
 
-/// Prints and draws what a tree takes.
+/// Prints and draws the space that a tree takes.
 ///
 /// # Errors
 /// The tree cannot be read, or a result cannot be written.

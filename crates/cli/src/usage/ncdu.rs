@@ -9,10 +9,11 @@ use tree::{DirEntry, Error, FileKind, Ino, Metadata, Result};
 /// Writes a tree while it is measured: a directory is a list of its own object and its entries.
 pub(super) struct List<W> {
     out: W,
-    /// What the first directory is called.
+    /// The name of the first directory.
     name: String,
     depth: u64,
-    /// The disk usage of files with several names: ncdu counts these once, and wants the same number with each.
+    /// The disk usage of files with several names: ncdu counts these once, and wants the same
+    /// number with each.
     linked: HashMap<Ino, u64>,
 }
 
@@ -35,7 +36,8 @@ impl<W: Write> List<W> {
         Ok(self.out.flush()?)
     }
 
-    /// Writes the beginning of an object with a name. ncdu takes names that are not UTF-8 as they are.
+    /// Writes the beginning of an object with a name. ncdu takes names that are not UTF-8 as they
+    /// are.
     fn named(&mut self, name: &[u8]) -> Result<()> {
         self.out.write_all(b"{\"name\":\"")?;
         for &byte in name {

@@ -162,7 +162,7 @@ pub(super) fn page(measured: &Measured, args: &Usage) -> String {
     page_of(&format!("Disk usage of {}", measured.name), &body)
 }
 
-/// What the first table does not say.
+/// Remarks that the first table lacks.
 fn facts(measured: &Measured) -> String {
     let totals = &measured.totals;
     let overhead = measured.overhead;

@@ -25,7 +25,8 @@ fn refused<A: AsRef<OsStr> + std::fmt::Debug>(dir: &Path, args: &[A]) -> String 
     words
 }
 
-/// Makes a directory `src` with a file in each of some directories, and an image `i` in which these are subvolumes.
+/// Makes a directory `src` with a file in each of some directories, and an image `i` in which these
+/// are subvolumes.
 fn image_of(dir: &Path, subvolumes: &[&[u8]]) {
     let mut copy = restow(["copy", "-q", "src", "i", "--to", "btrfs"]);
     for path in subvolumes {

@@ -1,4 +1,5 @@
-//! btrfs images as sources: what the kernel wrote, what is damaged, and what lies on several devices.
+//! btrfs images as sources: what the kernel wrote, what is damaged, and what lies on several
+//! devices.
 
 use std::fs::File;
 use std::path::Path;
@@ -51,7 +52,8 @@ fn what_an_image_says_of_itself_and_what_is_in_it() {
         assert!(info.lines().any(|found| found == line), "{line}: {info}");
     }
     assert!(info.contains("device 1 "), "{info}");
-    // 3 extents of 4096 bytes, of 131072, 131072 and 40960; of the first, 4096 bytes are overwritten by a plain one.
+    // 3 extents of 4096 bytes, of 131072, 131072 and 40960; of the first, 4096 bytes are
+    // overwritten by a plain one.
     let usage = done(at, &["info", "i", "--path", "zstd"]);
     let words: Vec<Vec<&str>> = (usage.lines())
         .map(|line| line.split_whitespace().collect())
@@ -179,7 +181,8 @@ fn several_images_are_named_and_one_may_be_missing() {
     );
 }
 
-/// Every command that opens images takes their further devices. Those of `diff` belong to either side.
+/// Every command that opens images takes their further devices. Those of `diff` belong to either
+/// side.
 #[test]
 fn every_command_takes_further_devices() {
     let Some(mkfs) = tool("mkfs.btrfs") else {

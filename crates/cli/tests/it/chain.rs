@@ -1,4 +1,5 @@
-//! Backups as people make them: daily snapshots of a mounted btrfs, sent, kept, restored, cut, damaged and forged.
+//! Backups as people make them: daily snapshots of a mounted btrfs, sent, kept, restored, cut,
+//! damaged and forged.
 
 #![expect(clippy::print_stdout, reason = "what was cut is printed")]
 
@@ -34,7 +35,8 @@ fn done(dir: &Path, args: &[&str]) -> String {
     out
 }
 
-/// What a tree holds. The time of its root aside: Linux does not send it if only temporary names changed the root.
+/// What a tree holds. The time of its root aside: Linux does not send it if only temporary names
+/// changed the root.
 fn manifest(dir: &Path, tree: &[&str]) -> String {
     let text = done(dir, &[&["manifest"], tree].concat());
     let lines = text.lines().filter(|line| !line.starts_with(". "));
@@ -438,7 +440,8 @@ impl Target {
     }
 }
 
-/// Damaged streams of the third day, and a changed parent, are refused by all targets, which stay as they are.
+/// Damaged streams of the third day, and a changed parent, are refused by all targets, which stay
+/// as they are.
 fn refuse_damage(backup: &Backup, btrfs: &Tool, mkfs: &Tool, rng: &mut Rng) {
     let (btrfs_mount, ext4) = (mounted(mkfs, "noatime"), mounted_ext4());
     let target = |name, mount: Mount| Target {
@@ -507,7 +510,8 @@ fn refuse_damage(backup: &Backup, btrfs: &Tool, mkfs: &Tool, rng: &mut Rng) {
     fs::remove_file(backup.dir.join("image")).unwrap();
 }
 
-/// What somebody rewrites with right checksums is a good stream, and only its digest is another one.
+/// What somebody rewrites with right checksums is a good stream, and only its digest is another
+/// one.
 fn find_forgeries(backup: &Backup) {
     let whole = fs::read(backup.kept(3)).unwrap();
     let forged = with_other(&whole, |write, writer| {
@@ -544,8 +548,8 @@ fn find_forgeries(backup: &Backup) {
     assert!(help.contains("not forgery"), "{help}");
 }
 
-/// Snapshots of ten days, sent with their changes and kept compressed: every way to restore them, and every way to find what went
-/// wrong before anything is marked as received.
+/// Snapshots of ten days, sent with their changes and kept compressed: every way to restore them,
+/// and every way to find what went wrong before anything is marked as received.
 #[test]
 #[ignore = "needs root"]
 fn ten_days_are_kept_and_restored() {

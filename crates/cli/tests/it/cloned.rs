@@ -19,7 +19,8 @@ const PREALLOCATED: u8 = 2;
 /// The end of the message about cloned files.
 const SHARED: &str = " with the source";
 
-/// The extent items of a file, each with its offset, without the transaction that made it and without those in the item.
+/// The extent items of a file, each with its offset, without the transaction that made it and
+/// without those in the item.
 fn extents(path: &Path) -> Vec<(u64, Vec<u8>)> {
     let file = File::open(path).unwrap();
     linux::flush_extents(&file).unwrap();
@@ -46,7 +47,8 @@ fn copy(options: &[&str], from: &Path, to: &Path) -> String {
     words
 }
 
-/// All that a tree has. Not its holes: Linux shows preallocated space as data where it follows data in a clone.
+/// All that a tree has. Not its holes: Linux shows preallocated space as data where it follows data
+/// in a clone.
 fn manifest(at: &Path) -> String {
     let (code, out, words) = run_in(at, ["manifest", "."]);
     assert_eq!(code, 0, "{words}");

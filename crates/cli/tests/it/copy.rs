@@ -12,7 +12,8 @@ const MANY_FILES: usize = 10_000;
 /// Larger files would add time to the test and nothing that smaller ones do not show.
 const MANY_FILES_BYTES_MAX: u64 = 256 << 10;
 
-/// Copies the first 10,000 files of /usr, which others may change meanwhile, into `to`; what /usr has too few of is made up.
+/// Copies the first 10,000 files of /usr, which others may change meanwhile, into `to`; what /usr
+/// has too few of is made up.
 #[expect(clippy::print_stdout, reason = "a test says what it was made of")]
 fn many_files(to: &Path) {
     fs::create_dir(to).unwrap();
@@ -26,7 +27,8 @@ fn many_files(to: &Path) {
     }
 }
 
-/// Copies up to `left` files from what is in one directory into another. What cannot be read is left out.
+/// Copies up to `left` files from what is in one directory into another. What cannot be read is
+/// left out.
 fn copy_files(from: &Path, to: &Path, left: &mut usize) {
     let mut entries: Vec<_> = fs::read_dir(from).into_iter().flatten().flatten().collect();
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -53,7 +55,8 @@ fn copy_files(from: &Path, to: &Path, left: &mut usize) {
             fs::write(&to, content).unwrap();
             let copy = File::options().write(true).open(&to).unwrap();
             copy.set_modified(metadata.modified().unwrap()).unwrap();
-            // Readable to all who run this, and no set-id programs in a place where nobody looks for them.
+            // Readable to all who run this, and no set-id programs in a place where nobody looks
+            // for them.
             let mode = metadata.permissions().mode() & 0o777 | 0o400;
             copy.set_permissions(fs::Permissions::from_mode(mode))
                 .unwrap();
@@ -235,7 +238,8 @@ fn through_pipes() {
     assert_eq!(shown(&shows), (0, "content".into(), String::new()));
 }
 
-/// Archives that the usual programs compressed, as files and from pipes, whole, in several streams, and damaged.
+/// Archives that the usual programs compressed, as files and from pipes, whole, in several streams,
+/// and damaged.
 #[test]
 fn compressed_archives() {
     let dir = TempDir::new();
@@ -376,8 +380,9 @@ fn a_file_that_cannot_be_read_is_named() {
     )
     .unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    // Where an ordinary user can reach it. Another process makes the copy: a file that is open for writing in this one may be
-    // so in a child that another test starts just then, and cannot be run.
+    // Where an ordinary user can reach it. Another process makes the copy: a file that is open for
+    // writing in this one may be so in a child that another test starts just then, and cannot be
+    // run.
     let copy = [Path::new(env!("CARGO_BIN_EXE_restow")), &dir.join("restow")];
     testkit::run(std::process::Command::new("cp").args(copy));
     let is_root = fs::metadata("/proc/self").unwrap().permissions().mode() != 0

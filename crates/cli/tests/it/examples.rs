@@ -1,5 +1,5 @@
-//! Every command in README.md, in the guides and in the help texts does what it says: each is run by a shell, in a directory of its own
-//! that holds the files that examples speak of.
+//! Every command in README.md, in the guides and in the help texts does what it says: each is run
+//! by a shell, in a directory of its own that holds the files that examples speak of.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -220,7 +220,8 @@ fn make_fixture(dir: &Path) -> Option<()> {
     Some(())
 }
 
-/// A send stream whose files belong to the user who runs the tests, so that they can be restored without root.
+/// A send stream whose files belong to the user who runs the tests, so that they can be restored
+/// without root.
 fn monday(dir: &Path) -> Vec<u8> {
     use sendstream::Command as Step;
     let owner = fs::metadata(dir).unwrap();
@@ -285,7 +286,8 @@ fn run_all(commands: impl FnOnce(&[String]) -> Vec<String>) {
     let with_values = options_with_values(&helps);
     let mut commands = commands(&helps);
     assert!(commands.len() > 25, "{commands:#?}");
-    // What they mount has tests of its own, in namespaces of their own; here, it must be something that can be listed.
+    // What they mount has tests of its own, in namespaces of their own; here, it must be something
+    // that can be listed.
     let is_mount = |command: &String| command.contains("restow mount ");
     for command in &mut commands {
         if is_mount(command) {

@@ -1,4 +1,5 @@
-//! What goes wrong in the midst of a copy: said clearly, exit code 2, and nothing under the final name.
+//! What goes wrong in the midst of a copy: said clearly, exit code 2, and nothing under the final
+//! name.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -68,8 +69,9 @@ fn as_user(dir: &TempDir, args: &[&str]) -> Option<Command> {
     let mut command = if fs::read(dir.join("src/sub/7")).is_ok() {
         // Whoever runs this may read all: the program must not.
         let setpriv = testkit::tool("setpriv")?;
-        // The program may lie where others cannot reach it. Another process makes the copy: what this one has open for writing, a child
-        // that another test starts just then has open, too, and it cannot be run.
+        // The program may lie where others cannot reach it. Another process makes the copy: what
+        // this one has open for writing, a child that another test starts just then has open, too,
+        // and it cannot be run.
         testkit::run(Command::new("cp").args([Path::new(program), &dir.join("restow")]));
         let mut command = setpriv.command();
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);

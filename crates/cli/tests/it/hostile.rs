@@ -1,5 +1,5 @@
-//! Hostile SquashFS images through the program: said what is wrong, bounded memory and time, and nothing is written
-//! outside the target.
+//! Hostile SquashFS images through the program: said what is wrong, bounded memory and time, and
+//! nothing is written outside the target.
 
 use std::cell::RefCell;
 use std::fs;

@@ -24,7 +24,8 @@ fn signal(child: &Child, name: &str) {
     assert!(kill.unwrap().success());
 }
 
-/// Whether it has begun to write to `out`: a directory under a temporary name, or an open file without a name.
+/// Whether it has begun to write to `out`: a directory under a temporary name, or an open file
+/// without a name.
 fn is_writing(child: &Child, out: &Path) -> bool {
     let is_temporary = |name: &String| name.ends_with(".tmp") && name.starts_with('.');
     if let Some(name) = names(out).iter().find(|name| is_temporary(name)) {
@@ -40,7 +41,8 @@ fn is_writing(child: &Child, out: &Path) -> bool {
     })
 }
 
-/// Starts a copy and sends a signal while it writes. Gives exit code, standard error, and what it left in `out`.
+/// Starts a copy and sends a signal while it writes. Gives exit code, standard error, and what it
+/// left in `out`.
 fn interrupted(dir: &TempDir, dst: &str, name: &str) -> (Option<i32>, String, Vec<String>) {
     fs::create_dir_all(dir.join("src")).unwrap();
     let mut files = 2000;
@@ -48,7 +50,8 @@ fn interrupted(dir: &TempDir, dst: &str, name: &str) -> (Option<i32>, String, Ve
         source(dir, files);
         let out = dir.join(format!("out-{name}-{files}"));
         fs::create_dir(&out).unwrap();
-        // A signal that is ignored here, as in the background of a shell, would be ignored there, too.
+        // A signal that is ignored here, as in the background of a shell, would be ignored there,
+        // too.
         let mut child = Command::new("env")
             .arg("--default-signal=INT,TERM,HUP")
             .arg(env!("CARGO_BIN_EXE_restow"))

@@ -1,4 +1,5 @@
-//! Encoded writes that Linux accepts and then cannot write: neither `syncfs` nor `btrfs receive` reports the loss.
+//! Encoded writes that Linux accepts and then cannot write: neither `syncfs` nor `btrfs receive`
+//! reports the loss.
 
 use std::fs;
 use std::path::{Path, PathBuf};

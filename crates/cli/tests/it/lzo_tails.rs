@@ -1,5 +1,5 @@
-//! LZO extents whose last segment ends near the end of a sector, where the zeros that keep lengths from crossing it are easily
-//! forgotten: stored and sent by Linux, and by us.
+//! LZO extents whose last segment ends near the end of a sector, where the zeros that keep lengths
+//! from crossing it are easily forgotten: stored and sent by Linux, and by us.
 
 #![expect(clippy::print_stdout, reason = "campaigns print what was met")]
 
@@ -21,7 +21,8 @@ const AROUND: usize = 16;
 /// How often the files are written until their lengths are those that are wanted.
 const TURNS: usize = 8;
 
-/// `len` bytes, of which the first ones of each sector are noise, `noise` in all, and the others compress well.
+/// `len` bytes, of which the first ones of each sector are noise, `noise` in all, and the others
+/// compress well.
 fn content(seed: u64, len: usize, noise: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let text = format!("line {seed} of a text\n");
@@ -69,8 +70,8 @@ impl Wanted {
     }
 }
 
-/// Writes `count` files. Our encoder gives half of them the wanted lengths, and that of Linux the others; then their ends are
-/// moved by one byte each.
+/// Writes `count` files. Our encoder gives half of them the wanted lengths, and that of Linux the
+/// others; then their ends are moved by one byte each.
 fn write(at: &Path, count: u64) {
     let mut encoder = Encoder::new(&Settings::Lzo).unwrap();
     let mut all: Vec<Wanted> = (0..count).map(Wanted::new).collect();
@@ -101,8 +102,8 @@ fn write(at: &Path, count: u64) {
     }
 }
 
-/// Checks the lengths in an extent, as btrfs.rst of the kernel's documentation and fs/btrfs/lzo.c define them; gives how many zeros
-/// follow its last segment.
+/// Checks the lengths in an extent, as btrfs.rst of the kernel's documentation and fs/btrfs/lzo.c
+/// define them; gives how many zeros follow its last segment.
 fn zeros_behind(data: &[u8]) -> usize {
     let length = |at: usize| {
         let bytes: [u8; 4] = data[at..at + 4].try_into().unwrap();
@@ -122,7 +123,8 @@ fn zeros_behind(data: &[u8]) -> usize {
     zeros
 }
 
-/// The LZO extents of a stream, by path and offset, without the zeros behind the length that they state.
+/// The LZO extents of a stream, by path and offset, without the zeros behind the length that they
+/// state.
 fn extents(stream: &[u8]) -> BTreeMap<(Vec<u8>, u64), Vec<u8>> {
     let mut extents = BTreeMap::new();
     let mut reader = StreamReader::new(stream);
@@ -143,7 +145,8 @@ fn extents(stream: &[u8]) -> BTreeMap<(Vec<u8>, u64), Vec<u8>> {
     extents
 }
 
-/// Checks all extents of a stream; gives how many there are, and how many have 0, 1, 2 and 3 zeros behind the last segment.
+/// Checks all extents of a stream; gives how many there are, and how many have 0, 1, 2 and 3 zeros
+/// behind the last segment.
 fn counted(stream: &[u8]) -> (usize, [u64; 4]) {
     let mut counts = [0; 4];
     let extents = extents(stream);

@@ -54,7 +54,8 @@ fn restow<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
     command
 }
 
-/// Runs a command line of words without quotes in a directory; it must succeed. Gives standard output and standard error.
+/// Runs a command line of words without quotes in a directory; it must succeed. Gives standard
+/// output and standard error.
 #[track_caller]
 fn ok(dir: &TempDir, line: &str) -> (String, String) {
     let (code, out, words) = run_in(dir.path(), line.split_whitespace());

@@ -15,8 +15,8 @@ use super::restow;
 /// What the help of `restow stream verify` promises.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Writes a stream of files with names, owners and times, with `bytes` of data in each, as Linux orders it. Returns its writer, without
-/// the last command.
+/// Writes a stream of files with names, owners and times, with `bytes` of data in each, as Linux
+/// orders it. Returns its writer, without the last command.
 fn write_files<W: Write>(to: W, files: u64, bytes: usize) -> StreamWriter<W> {
     let mut writer = StreamWriter::new(to, Version::V2);
     writer.header().unwrap();
@@ -90,7 +90,8 @@ fn peak_so_far(child: &Child) -> Option<u64> {
     Some(words.parse::<u64>().unwrap() * 1024)
 }
 
-/// The largest memory that a command has used so far that reads a stream from its standard input, when it has read almost all of it.
+/// The largest memory that a command has used so far that reads a stream from its standard input,
+/// when it has read almost all of it.
 fn peak(args: &[&str], write: impl FnOnce(&mut ChildStdin)) -> u64 {
     let mut child = restow(args)
         .stdin(Stdio::piped())

@@ -11,7 +11,8 @@ use super::receive::{change, mounted};
 use super::send_mounted::without_privilege;
 use super::{restow, run_in, shown};
 
-/// What is stored of a file: for each compressed extent its place in the file, how it is encoded, and its bytes.
+/// What is stored of a file: for each compressed extent its place in the file, how it is encoded,
+/// and its bytes.
 type Stored = Vec<(u64, linux::ReadExtent, [u8; 32])>;
 
 fn files(at: &Path, found: &mut Vec<PathBuf>) {
@@ -27,8 +28,9 @@ fn files(at: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What is stored of all files, by path, read extent by extent from Linux. Without the short extents that Linux stores compressed
-/// inside a tree block although that makes them longer (LZO): no other file can be given these as they are.
+/// What is stored of all files, by path, read extent by extent from Linux. Without the short
+/// extents that Linux stores compressed inside a tree block although that makes them longer (LZO):
+/// no other file can be given these as they are.
 fn stored(at: &Path) -> BTreeMap<PathBuf, Stored> {
     let mut found = Vec::new();
     files(at, &mut found);
@@ -111,8 +113,8 @@ pub(crate) fn sized(bytes: u64, options: &str) -> Mount {
     Mount::new(device, FsType::Btrfs, options)
 }
 
-/// Copies `tree` on a mounted btrfs into an image, and that into another mounted btrfs, and checks that everything that is
-/// compressed stays as it is. Gives the number of compressed extents.
+/// Copies `tree` on a mounted btrfs into an image, and that into another mounted btrfs, and checks
+/// that everything that is compressed stays as it is. Gives the number of compressed extents.
 fn round(tree: &Path, bytes: u64) -> u64 {
     let before = stored(tree);
     let dir = TempDir::new();

@@ -16,7 +16,8 @@ use super::run_in;
 /// The usual block size of a SquashFS image, and the most content of an encoded extent of btrfs.
 const BLOCK: u64 = 128 << 10;
 
-/// Files of many blocks, of one, of a part of one, of less than a sector; equal ones, noise and a hole.
+/// Files of many blocks, of one, of a part of one, of less than a sector; equal ones, noise and a
+/// hole.
 fn fill(dir: &Path) {
     let words: Vec<String> = (0..3000u64)
         .map(|n| format!("{:x} ", n * n * 7919))
@@ -117,7 +118,8 @@ fn assert_same(a: &dyn FileSystem, b: &dyn FileSystem) {
     assert!(a == b, "{}", a.difference(&b));
 }
 
-/// A fragment block holds the ends of many files, and a btrfs extent is stored whole for each file that refers to it.
+/// A fragment block holds the ends of many files, and a btrfs extent is stored whole for each file
+/// that refers to it.
 #[test]
 fn fragment_blocks_are_kept_only_where_most_of_them_is_shown() {
     let Some(mksquashfs) = tool("mksquashfs") else {

@@ -1,4 +1,5 @@
-//! Predictions, compared with real copies. Times are not compared here: `cargo xtask campaign plan` does that.
+//! Predictions, compared with real copies. Times are not compared here: `cargo xtask campaign plan`
+//! does that.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,8 @@ use testkit::{Rng, TempDir};
 
 use super::{ok, run_in};
 
-/// A tree of about 12 MB: texts, tables of numbers, programs of a kind, noise, and many small files.
+/// A tree of about 12 MB: texts, tables of numbers, programs of a kind, noise, and many small
+/// files.
 fn mixed(dir: &Path) {
     fs::create_dir_all(dir.join("small")).unwrap();
     let mut rng = Rng::new(19);
@@ -71,7 +73,8 @@ pub(crate) fn rows(json: &str) -> Vec<(String, String)> {
     .collect()
 }
 
-/// Six candidates of each container are within 2 % of the copy, from a sample: a quarter of the parts, but of archives most.
+/// Six candidates of each container are within 2 % of the copy, from a sample: a quarter of the
+/// parts, but of archives most.
 #[test]
 fn predicted_sizes_are_those_of_copies() {
     let dir = TempDir::new();

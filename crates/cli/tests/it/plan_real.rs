@@ -1,5 +1,6 @@
-//! Predictions for real trees, compared with copies: sizes, times, and what is recommended. `cargo xtask campaign plan` runs it
-//! for the trees in `RESTOW_TREES`, on a machine that does nothing else; otherwise it compares sizes for a small tree.
+//! Predictions for real trees, compared with copies: sizes, times, and what is recommended. `cargo
+//! xtask campaign plan` runs it for the trees in `RESTOW_TREES`, on a machine that does nothing
+//! else; otherwise it compares sizes for a small tree.
 #![expect(clippy::print_stdout, reason = "the campaign shows its table")]
 
 use std::env;
@@ -16,7 +17,8 @@ use super::{restow, shown};
 /// How far a predicted size and time may be from the real ones, in parts of them.
 const SIZE_MAX: f64 = 0.02;
 const TIME_MAX: f64 = 0.15;
-/// How far a recommended row may be from the best that keeps the limit, and in how many of all cases.
+/// How far a recommended row may be from the best that keeps the limit, and in how many of all
+/// cases.
 const BEST_MAX: f64 = 0.03;
 const GOOD_OF_20: usize = 19;
 
@@ -29,7 +31,8 @@ struct Compared {
     seconds: f64,
 }
 
-/// The limits of all cases: seconds and bytes for each byte of content, and links in bytes a second.
+/// The limits of all cases: seconds and bytes for each byte of content, and links in bytes a
+/// second.
 fn cases(content: f64) -> Vec<Limits> {
     let none = Limits::default();
     let of_time = [600e6, 250e6, 120e6, 50e6, 20e6].map(|rate| Limits {
@@ -198,7 +201,8 @@ fn copied(
     (bytes, seconds)
 }
 
-/// How many recommendations keep their limit in the real copy and are nearly the best, and how many there are.
+/// How many recommendations keep their limit in the real copy and are nearly the best, and how many
+/// there are.
 fn judge(content: f64, compared: &[Compared]) -> (usize, usize) {
     let predicted: Vec<CandidateRow> = compared.iter().map(|one| one.predicted.clone()).collect();
     let (mut good, mut all) = (0, 0);

@@ -214,8 +214,8 @@ pub(crate) fn change(at: &Path, rng: &mut Rng, steps: u64) {
     }
 }
 
-/// The commands of a stream, without what differs by nature between two file systems: UUIDs, transactions, change times, and
-/// the generations in temporary names.
+/// The commands of a stream, without what differs by nature between two file systems: UUIDs,
+/// transactions, change times, and the generations in temporary names.
 pub(crate) fn normal(stream: &[u8]) -> Vec<String> {
     let path = |path: &[u8]| {
         let names = path.split(|&byte| byte == b'/').map(|name| {
@@ -327,7 +327,8 @@ fn subvolumes_are_received_as_btrfs_receive_does() {
                 );
                 let (code, out, told) = shown(&received);
                 let rest = told.strip_prefix(&words);
-                // Linux takes no encoded end of a file that was longer before; `btrfs receive` says nothing then.
+                // Linux takes no encoded end of a file that was longer before; `btrfs receive` says
+                // nothing then.
                 let is_expected = rest.is_some_and(|rest| {
                     rest.is_empty() || rest.ends_with(" written decompressed: invalid argument\n")
                 });

@@ -30,7 +30,8 @@ fn show(btrfs: &Tool, path: &Path, key: &str) -> String {
         .to_owned()
 }
 
-/// An image made by mkfs.btrfs, with a subvolume, a snapshot of it that is mounted by default, and a directory.
+/// An image made by mkfs.btrfs, with a subvolume, a snapshot of it that is mounted by default, and
+/// a directory.
 fn made_by_mkfs(btrfs: &Tool, mkfs: &Tool, image: &Path, rng: &mut Rng) {
     fs::File::create(image).unwrap().set_len(512 << 20).unwrap();
     run(mkfs.command().args(["-q", "-L", "disk"]).arg(image));
@@ -59,7 +60,8 @@ fn facts(btrfs: &Tool, path: &Path) -> Vec<String> {
     facts.collect()
 }
 
-/// The time of the root aside: what Linux does in it changes that, and `btrfs receive` does not always set it last.
+/// The time of the root aside: what Linux does in it changes that, and `btrfs receive` does not
+/// always set it last.
 fn assert_same_but_root(expected: &Manifest, found: &Manifest, words: &str) {
     let difference = expected.difference(found);
     let mut rest = difference.lines().map(|line| &line[1..]);
@@ -390,7 +392,8 @@ fn images_stay_as_they_are_where_a_stream_means_harm() {
 const TOP_LEVEL: u64 = 5;
 const EXTENT_DATA: u8 = 108;
 
-/// What is received does not hide damage of what was there: the new image would have checksums for it that are right.
+/// What is received does not hide damage of what was there: the new image would have checksums for
+/// it that are right.
 #[test]
 fn a_damaged_extent_of_the_image_is_found_and_the_image_stays_as_it_is() {
     for compress in ["none", "zstd", "lzo", "zlib"] {

@@ -220,7 +220,8 @@ fn file_attributes_are_those_that_were_sent() {
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(manifest(to, "three"), manifest(at, "three"));
-    // An empty file that is no longer copied on write, and is then filled: its data comes before the attribute.
+    // An empty file that is no longer copied on write, and is then filled: its data comes before
+    // the attribute.
     set("+C", "late");
     fs::write(path("late"), "content".repeat(1000)).unwrap();
     let (received, [sent, got]) = next("four");
@@ -317,7 +318,8 @@ fn a_parent_that_btrfs_received_is_built_on_unless_it_was_changed() {
     assert!(words.contains("not read-only"), "{words}");
 }
 
-/// Sends go forth and back between two file systems; each parent is known by the UUID that it has at its origin.
+/// Sends go forth and back between two file systems; each parent is known by the UUID that it has
+/// at its origin.
 #[test]
 #[ignore = "needs root"]
 fn parents_are_found_in_both_directions() {

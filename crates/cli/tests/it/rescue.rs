@@ -259,7 +259,8 @@ fn a_file_that_changes_names_both_options() {
     let dir = TempDir::new();
     fs::create_dir(dir.join("src")).unwrap();
     fs::write(dir.join("src/changes"), vec![b'x'; 3_000_000]).unwrap();
-    // The reader of a pipe that is not read from holds the copy up, with some of the file not yet read.
+    // The reader of a pipe that is not read from holds the copy up, with some of the file not yet
+    // read.
     let run = |options: &[&str]| {
         let mut command = restow(["copy", "-j1", "-q"]);
         command

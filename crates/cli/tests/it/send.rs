@@ -260,7 +260,8 @@ fn change(dir: &Path, rng: &mut Rng, steps: usize) {
                 fs::hard_link(file, &place).unwrap();
             }
             4 | 5 if !fresh.is_empty() => {
-                // Where several files show one extent, Linux takes the one that comes first in its own structures.
+                // Where several files show one extent, Linux takes the one that comes first in its
+                // own structures.
                 let file: PathBuf = fresh.swap_remove(rng.index(fresh.len()));
                 run(Command::new("cp")
                     .arg("--reflink=always")

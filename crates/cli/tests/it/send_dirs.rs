@@ -1,4 +1,5 @@
-//! Streams of trees with more directories than Linux keeps in mind, compared with those of `btrfs send`.
+//! Streams of trees with more directories than Linux keeps in mind, compared with those of `btrfs
+//! send`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +14,8 @@ use super::send_incremental::commands;
 
 const KINDS: [&[&str]; 3] = [&["--proto", "1"], &["--proto", "2"], &["--compressed-data"]];
 
-/// Adds files of all kinds to random directories. Their numbers rise, so that directories change again long after others.
+/// Adds files of all kinds to random directories. Their numbers rise, so that directories change
+/// again long after others.
 fn add_files(dirs: &[PathBuf], rng: &mut Rng, word: &str) {
     for turn in 0..600 {
         let dir = &dirs[rng.index(dirs.len())];

@@ -37,7 +37,8 @@ fn done(dir: &Path, args: &[&str]) -> String {
     out
 }
 
-/// What a directory or subvolume holds, without the empty directories where nested subvolumes were: these are not sent.
+/// What a directory or subvolume holds, without the empty directories where nested subvolumes were:
+/// these are not sent.
 fn manifest(dir: &Path, tree: &str) -> Vec<String> {
     let text = done(dir, &["manifest", tree]);
     let lines = text.lines().filter(|line| !line.contains("nested"));
@@ -201,8 +202,8 @@ fn receive(btrfs: &Tool, stream: &Path, target: &Path) {
     run(receive.args(["receive", "-q", "-f"]).args([stream, target]));
 }
 
-/// The commands of a stream, clones without their source, and without the times of the root directory, which Linux leaves out
-/// where only temporary names changed it.
+/// The commands of a stream, clones without their source, and without the times of the root
+/// directory, which Linux leaves out where only temporary names changed it.
 fn without_sources(stream: &[u8]) -> Vec<String> {
     commands(stream, false)
 }
@@ -273,13 +274,15 @@ fn sent(btrfs: &Tool, mount: Mount, pairs: &[[&'static str; 2]], names: &[&str])
     }
 }
 
-/// How many streams are the same bytes as those of Linux, the same but for sources of clones, and others.
+/// How many streams are the same bytes as those of Linux, the same but for sources of clones, and
+/// others.
 #[derive(Debug, Default)]
 struct Equal {
     bytes: u64,
     commands: u64,
     others: u64,
-    /// Results of receiving, and how many of them Linux sends again as it does those of its own streams.
+    /// Results of receiving, and how many of them Linux sends again as it does those of its own
+    /// streams.
     results: u64,
     same_results: u64,
 }
@@ -318,8 +321,9 @@ impl Sent {
         }
     }
 
-    /// Receives a full stream of the first subvolume and our changes to the others, in all kinds, and compares what is there
-    /// with the subvolumes, and with what Linux makes of its own streams if these have the same commands.
+    /// Receives a full stream of the first subvolume and our changes to the others, in all kinds,
+    /// and compares what is there with the subvolumes, and with what Linux makes of its own streams
+    /// if these have the same commands.
     fn receive(
         &self,
         tools: [&Tool; 2],

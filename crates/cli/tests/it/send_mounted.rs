@@ -162,7 +162,8 @@ fn is_stopped(id: &str) -> bool {
     states(id).iter().all(|state| matches!(state, 'T' | 'Z'))
 }
 
-/// Stops and continues the process that sends, so that Linux starts again in the middle of a command.
+/// Stops and continues the process that sends, so that Linux starts again in the middle of a
+/// command.
 #[test]
 #[ignore = "needs root"]
 fn a_stream_that_linux_starts_again_stays_whole() {

@@ -193,7 +193,8 @@ impl Streams<'_> {
     }
 }
 
-/// Everything that can be compared of /usr with one algorithm; `to` is what the streams are converted to.
+/// Everything that can be compared of /usr with one algorithm; `to` is what the streams are
+/// converted to.
 fn compare(algorithm: &str, to: &[&str], forms: &[(&'static str, &'static [&'static str])]) {
     let (Some(btrfs), Some(_)) = (tool("btrfs"), tool("mkfs.btrfs")) else {
         return;

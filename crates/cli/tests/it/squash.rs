@@ -164,7 +164,8 @@ fn data_is_aligned_where_it_is_asked_for() {
 fn behind_a_program() {
     let dir = TempDir::new();
     source(&dir);
-    // What `--offset` leaves in front is room for a program; here one with no sections, at byte 4096.
+    // What `--offset` leaves in front is room for a program; here one with no sections, at byte
+    // 4096.
     let args = [
         "copy", "-q", "--to", "squashfs", "--offset", "4096", TIME, "src", "app",
     ];

@@ -10,8 +10,8 @@ use testkit::{
 use super::{Foreground, Mounted, counter, script};
 use crate::run_in;
 
-/// What `find` shows of all files but directories, and of directories; what `stat` shows of devices; and all attributes of files
-/// whose path is not too long for a system call.
+/// What `find` shows of all files but directories, and of directories; what `stat` shows of
+/// devices; and all attributes of files whose path is not too long for a system call.
 const METADATA: &str = r"
 find . ! -type d -printf '%P %y %m %n %U %G %s %T@ %l\0' | sort -z | tr '\0' '\n'
 find . -type d -printf '%P %y %m %U %G %T@\0' | sort -z | tr '\0' '\n'
@@ -281,7 +281,8 @@ fn a_walk_takes_few_requests() {
         );
     }
     let words = mounted.unmount();
-    // Each file is asked for or sent once, although it was read three times; two requests for each directory.
+    // Each file is asked for or sent once, although it was read three times; two requests for each
+    // directory.
     let sent = counter(&words, " read ") + counter(&words, "asked for:");
     assert_eq!(sent, 1000, "{words}");
     assert!(counter(&words, "readdirplus") <= 50, "{words}");
@@ -346,7 +347,8 @@ fn files_read_in_order_are_sent_before_they_are_asked_for() {
     run(&mut crate::restow(args.iter().chain([&src, &made])));
     for image in [image, btrfs] {
         let mounted = Foreground::new(&image, ["-o", "max_threads=2"]);
-        // One after another, and then two programs at once, after the kernel has forgotten what it had.
+        // One after another, and then two programs at once, after the kernel has forgotten what it
+        // had.
         same(&dir.join("src"), mounted.path(), &[CONTENT]);
         script(
             mounted.path(),
@@ -361,7 +363,8 @@ fn files_read_in_order_are_sent_before_they_are_asked_for() {
     }
 }
 
-/// Programs such as `tar` read the few files of a directory after listing it: two requests for each, and hardly any for files.
+/// Programs such as `tar` read the few files of a directory after listing it: two requests for
+/// each, and hardly any for files.
 #[test]
 #[ignore = "needs root"]
 fn files_of_small_directories_are_sent_with_their_names() {

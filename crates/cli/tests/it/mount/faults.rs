@@ -300,7 +300,8 @@ fn a_full_temporary_folder_is_an_error_before_the_mount() {
     assert!(words.contains("no space left on device"), "{words}");
 }
 
-/// Mounts a hostile image, if that is not refused in one line, and reads all of it. Returns whether it was mounted.
+/// Mounts a hostile image, if that is not refused in one line, and reads all of it. Returns whether
+/// it was mounted.
 fn walk_hostile(dir: &TempDir, name: &str, image: &[u8]) -> bool {
     let path = dir.join("hostile");
     fs::write(&path, image).unwrap();

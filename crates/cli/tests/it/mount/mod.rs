@@ -54,7 +54,8 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounts in the foreground; returns when the mount answers. The end of the process ends the test if it is not dropped.
+/// Mounts in the foreground; returns when the mount answers. The end of the process ends the test
+/// if it is not dropped.
 struct Foreground {
     child: Option<Child>,
     point: PathBuf,
