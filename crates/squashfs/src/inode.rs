@@ -145,107 +145,25 @@ impl ImageInode {
     pub(crate) fn parse(reader: &mut MetadataReader) -> Result<(ImageInode, MetadataPosition)> {
         let at = reader.at();
         let header: raw::InodeHeader = reader.record()?;
-        let corrupt = |what, got: u64| tree::Error::Corrupt(Corrupt { what, at, got });
         let stored_type = header.inode_type.get();
         let extended = stored_type > 7;
-        let Some(kind) = kind_of(if extended {
-            stored_type.saturating_sub(7)
-        } else {
-            stored_type
-        }) else {
-            return Err(corrupt("inode type is unknown", stored_type.into()));
+        let basic = stored_type.saturating_sub(if extended { 7 } else { 0 });
+        let Some(kind) = kind_of(basic) else {
+            return Err(corrupt("inode type is unknown", at, stored_type.into()));
         };
-        let nlink;
-        let mut xattrs = raw::NO_XATTRS;
-        let body = match kind {
-            FileKind::Directory => {
-                let raw = if extended {
-                    reader.record()?
-                } else {
-                    let basic: raw::DirInode = reader.record()?;
-                    raw::LongDirInode {
-                        nlink: basic.nlink,
-                        file_size: u32::from(basic.file_size.get()).into(),
-                        start_block: basic.start_block,
-                        parent_inode: basic.parent_inode,
-                        i_count: 0.into(),
-                        offset: basic.offset,
-                        xattr: raw::NO_XATTRS.into(),
-                    }
-                };
-                nlink = raw.nlink.get();
-                xattrs = raw.xattr.get();
-                InodeFields::Directory {
-                    listing: Listing {
-                        block: raw.start_block.get(),
-                        offset: raw.offset.get(),
-                        len: raw.file_size.get().saturating_sub(raw::LISTING_EXTRA),
-                    },
-                    parent: raw.parent_inode.get(),
-                    index_count: raw.i_count.get(),
-                }
-            }
-            FileKind::Regular => {
-                let raw = if extended {
-                    reader.record()?
-                } else {
-                    let basic: raw::RegInode = reader.record()?;
-                    raw::LongRegInode {
-                        start_block: u64::from(basic.start_block.get()).into(),
-                        file_size: u64::from(basic.file_size.get()).into(),
-                        sparse: 0.into(),
-                        nlink: 1.into(),
-                        fragment: basic.fragment,
-                        offset: basic.offset,
-                        xattr: raw::NO_XATTRS.into(),
-                    }
-                };
-                nlink = raw.nlink.get();
-                xattrs = raw.xattr.get();
-                if i64::try_from(raw.file_size.get()).is_err() {
-                    return Err(corrupt("file is impossibly large", raw.file_size.get()));
-                }
-                let fragment = raw.fragment.get();
-                InodeFields::File(RegularFile {
-                    start: raw.start_block.get(),
-                    size: raw.file_size.get(),
-                    sparse: raw.sparse.get(),
-                    tail: (fragment != raw::NO_FRAGMENT).then(|| TailPosition {
-                        fragment,
-                        offset: raw.offset.get(),
-                    }),
-                })
-            }
-            FileKind::Symlink => {
-                let raw: raw::SymlinkInode = reader.record()?;
-                nlink = raw.nlink.get();
-                let len = raw.symlink_size.get();
-                if len == 0 || len > TARGET_BYTES_MAX {
-                    return Err(corrupt(
-                        "symbolic link's target has an impossible length",
-                        len.into(),
-                    ));
-                }
-                let target = reader.bytes(to_usize(len))?;
-                if target.contains(&0) {
-                    return Err(corrupt("symbolic link's target contains a NUL", len.into()));
-                }
-                InodeFields::Symlink {
-                    target: target.into(),
-                }
-            }
+        let (body, nlink, mut xattrs) = match kind {
+            FileKind::Directory => parse_directory(reader, extended)?,
+            FileKind::Regular => parse_file(reader, extended, at)?,
+            FileKind::Symlink => parse_symlink(reader, at)?,
             FileKind::BlockDevice | FileKind::CharDevice => {
                 let raw: raw::DevInode = reader.record()?;
-                nlink = raw.nlink.get();
-                InodeFields::Device {
-                    kind,
-                    rdev: raw.rdev.get(),
-                }
+                let rdev = raw.rdev.get();
+                let body = InodeFields::Device { kind, rdev };
+                (body, raw.nlink.get(), raw::NO_XATTRS)
             }
             FileKind::Fifo | FileKind::Socket => {
                 let raw: raw::IpcInode = reader.record()?;
-                nlink = raw.nlink.get();
-                InodeFields::Ipc { kind }
+                (InodeFields::Ipc { kind }, raw.nlink.get(), raw::NO_XATTRS)
             }
         };
         if extended && !matches!(kind, FileKind::Directory | FileKind::Regular) {
@@ -384,6 +302,95 @@ impl ImageInode {
             out.extend(xattrs.as_bytes());
         }
     }
+}
+
+fn corrupt(what: &'static str, at: u64, got: u64) -> tree::Error {
+    Corrupt { what, at, got }.into()
+}
+
+/// Parses the fields of a directory, its link count, and the index of its attribute set.
+fn parse_directory(reader: &mut MetadataReader, extended: bool) -> Result<(InodeFields, u32, u32)> {
+    let raw = if extended {
+        reader.record()?
+    } else {
+        let basic: raw::DirInode = reader.record()?;
+        raw::LongDirInode {
+            nlink: basic.nlink,
+            file_size: u32::from(basic.file_size.get()).into(),
+            start_block: basic.start_block,
+            parent_inode: basic.parent_inode,
+            i_count: 0.into(),
+            offset: basic.offset,
+            xattr: raw::NO_XATTRS.into(),
+        }
+    };
+    let body = InodeFields::Directory {
+        listing: Listing {
+            block: raw.start_block.get(),
+            offset: raw.offset.get(),
+            len: raw.file_size.get().saturating_sub(raw::LISTING_EXTRA),
+        },
+        parent: raw.parent_inode.get(),
+        index_count: raw.i_count.get(),
+    };
+    Ok((body, raw.nlink.get(), raw.xattr.get()))
+}
+
+/// Parses the fields of a regular file, its link count, and the index of its attribute set.
+fn parse_file(
+    reader: &mut MetadataReader,
+    extended: bool,
+    at: u64,
+) -> Result<(InodeFields, u32, u32)> {
+    let raw = if extended {
+        reader.record()?
+    } else {
+        let basic: raw::RegInode = reader.record()?;
+        raw::LongRegInode {
+            start_block: u64::from(basic.start_block.get()).into(),
+            file_size: u64::from(basic.file_size.get()).into(),
+            sparse: 0.into(),
+            nlink: 1.into(),
+            fragment: basic.fragment,
+            offset: basic.offset,
+            xattr: raw::NO_XATTRS.into(),
+        }
+    };
+    let (size, fragment) = (raw.file_size.get(), raw.fragment.get());
+    if i64::try_from(size).is_err() {
+        return Err(corrupt("file is impossibly large", at, size));
+    }
+    let body = InodeFields::File(RegularFile {
+        start: raw.start_block.get(),
+        size,
+        sparse: raw.sparse.get(),
+        tail: (fragment != raw::NO_FRAGMENT).then(|| TailPosition {
+            fragment,
+            offset: raw.offset.get(),
+        }),
+    });
+    Ok((body, raw.nlink.get(), raw.xattr.get()))
+}
+
+/// Parses the fields of a symbolic link, its link count, and the index of no attribute set.
+fn parse_symlink(reader: &mut MetadataReader, at: u64) -> Result<(InodeFields, u32, u32)> {
+    let raw: raw::SymlinkInode = reader.record()?;
+    let len = raw.symlink_size.get();
+    if len == 0 || len > TARGET_BYTES_MAX {
+        let what = "symbolic link's target has an impossible length";
+        return Err(corrupt(what, at, len.into()));
+    }
+    let target = reader.bytes(to_usize(len))?;
+    if target.contains(&0) {
+        let what = "symbolic link's target contains a NUL";
+        return Err(corrupt(what, at, len.into()));
+    }
+    let target = target.into();
+    Ok((
+        InodeFields::Symlink { target },
+        raw.nlink.get(),
+        raw::NO_XATTRS,
+    ))
 }
 
 /// Unpacks a device number like the kernel's `new_decode_dev`: 12 bits of major, 20 of minor.

@@ -80,10 +80,6 @@ impl Superblock {
     /// [`Error::Corrupt`] if it breaks the format, [`Error::Unsupported`] for versions before 4.0.
     pub(crate) fn parse(bytes: &[u8; SUPERBLOCK_BYTES], available: u64) -> Result<Superblock> {
         let raw = raw::Superblock::read_from_bytes(bytes).expect("the array has the record's size");
-        let corrupt = |what, field: usize, got: u64| -> Error {
-            let at = to_u64(field);
-            Corrupt { what, at, got }.into()
-        };
         macro_rules! bad {
             ($what:literal, $field:ident) => {
                 return Err(corrupt(
@@ -123,7 +119,6 @@ impl Superblock {
             bad!("squashfs image is shorter than it says", bytes_used);
         }
 
-        // In the order of their positions: each starts after the previous one.
         let optional = |present: bool, at: u64| (present && at != raw::NO_TABLE).then_some(at);
         let fragment_table = optional(raw.fragments != 0, raw.fragment_table_start.get());
         if raw.fragments != 0 && fragment_table.is_none() {
@@ -137,36 +132,20 @@ impl Superblock {
         let id_table = raw.id_table_start.get();
         let inode_table = raw.inode_table_start.get();
         let directory_table = raw.directory_table_start.get();
-        let mut below = to_u64(SUPERBLOCK_BYTES);
-        for (place, field) in [
-            (
-                Some(inode_table),
-                offset_of!(raw::Superblock, inode_table_start),
-            ),
-            (
-                Some(directory_table),
-                offset_of!(raw::Superblock, directory_table_start),
-            ),
-            (
-                fragment_table,
-                offset_of!(raw::Superblock, fragment_table_start),
-            ),
-            (
-                export_table,
-                offset_of!(raw::Superblock, lookup_table_start),
-            ),
-            (Some(id_table), offset_of!(raw::Superblock, id_table_start)),
-            (
-                xattr_table,
-                offset_of!(raw::Superblock, xattr_id_table_start),
-            ),
-        ] {
-            let Some(place) = place else { continue };
-            if place < below || place >= bytes_used {
-                return Err(corrupt("squashfs tables are out of order", field, place));
-            }
-            below = place;
+        macro_rules! field {
+            ($field:ident) => {
+                offset_of!(raw::Superblock, $field)
+            };
         }
+        let tables = [
+            (Some(inode_table), field!(inode_table_start)),
+            (Some(directory_table), field!(directory_table_start)),
+            (fragment_table, field!(fragment_table_start)),
+            (export_table, field!(lookup_table_start)),
+            (Some(id_table), field!(id_table_start)),
+            (xattr_table, field!(xattr_id_table_start)),
+        ];
+        check_order(tables, bytes_used)?;
         if inode_table == directory_table {
             bad!("squashfs inode table is empty", inode_table_start);
         }
@@ -233,6 +212,25 @@ impl Superblock {
         bytes.copy_from_slice(raw.as_bytes());
         bytes
     }
+}
+
+fn corrupt(what: &'static str, field: usize, got: u64) -> Error {
+    let at = to_u64(field);
+    Corrupt { what, at, got }.into()
+}
+
+/// Checks that each table starts after the previous one, between the superblock and the end of the image. Given are the
+/// position of each table and the offset of the field that holds it.
+fn check_order(tables: [(Option<u64>, usize); 6], bytes_used: u64) -> Result<()> {
+    let mut below = to_u64(SUPERBLOCK_BYTES);
+    for (position, field) in tables {
+        let Some(position) = position else { continue };
+        if position < below || position >= bytes_used {
+            return Err(corrupt("squashfs tables are out of order", field, position));
+        }
+        below = position;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

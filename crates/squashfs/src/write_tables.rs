@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tree::{Error, FileId, FileKind, Result, Time, WalkStep};
+use tree::{EntryId, Error, FileId, FileKind, Result, Time, WalkStep};
 use zerocopy::IntoBytes;
 
 use crate::describe::{DescribedFiles, XattrSets};
@@ -23,6 +23,32 @@ use crate::write_data::PlacedData;
 /// Maximum number of different user and group IDs; the count's field could hold one more, but Linux rejects that.
 const IDS_MAX: usize = 65_535;
 
+/// The inode and directory tables in progress.
+struct InodeTables {
+    ids: IdTable,
+    inodes: MetadataWriter,
+    listings: MetadataWriter,
+    /// By file: where its inode is, plus one; 0 for files without an inode yet.
+    references: Vec<MetadataRef>,
+    listing: ListingWriter,
+}
+
+impl InodeTables {
+    /// The reference of an inode that was written.
+    fn reference(&self, file: FileId) -> MetadataRef {
+        MetadataRef(self.references[file.0 as usize].0 - 1)
+    }
+
+    fn is_written(&self, file: FileId) -> bool {
+        self.references[file.0 as usize] != MetadataRef(0)
+    }
+
+    fn write_inode(&mut self, file: FileId, record: &[u8]) {
+        self.references[file.0 as usize] = MetadataRef(self.inodes.reference().0 + 1);
+        self.inodes.write(record);
+    }
+}
+
 impl ImageWriter<'_> {
     /// Writes all tables and the superblock; returns the sets of extended attributes.
     pub(crate) fn write_tables(
@@ -33,137 +59,159 @@ impl ImageWriter<'_> {
         numbers: &InodeNumbers,
     ) -> Result<XattrSets> {
         let inventory = self.inventory;
-        let mut ids = IdTable::default();
-        let mut inodes = self.metadata_writer();
-        let mut listings = self.metadata_writer();
-        let mut references = vec![MetadataRef(0); inventory.file_count() as usize];
-        let mut listing = ListingWriter::default();
-        let mut record = Vec::new();
+        let mut tables = InodeTables {
+            ids: IdTable::default(),
+            inodes: self.metadata_writer(),
+            listings: self.metadata_writer(),
+            references: vec![MetadataRef(0); inventory.file_count() as usize],
+            listing: ListingWriter::default(),
+        };
         for step in inventory.steps() {
-            let WalkStep::Leave(entry) = step else {
-                continue;
-            };
-            let dir = inventory.file(entry);
-            let mut subdirectories = 0;
-            listing.clear();
-            for entry in inventory.entries(dir) {
-                let file = inventory.file(entry);
-                let Some(number) = numbers.of(file) else {
-                    continue;
-                };
-                let kind = inventory.kind(file);
-                // Already written: a directory when its walk ended, a file under an earlier name.
-                let is_written =
-                    kind == FileKind::Directory || references[file.0 as usize] != MetadataRef(0);
-                subdirectories += u32::from(kind == FileKind::Directory);
-                if !is_written {
-                    record.clear();
-                    let mut inode = self.inode(file, plan, &described, data, &mut ids)?;
-                    inode.number = number;
-                    inode.emit(&mut record);
-                    if let InodeFields::File(stored) = &inode.body {
-                        let placed = data.placed(plan.shows[file.0 as usize]);
-                        let count = stored.block_count(self.options.block_bytes) as usize;
-                        for word in data.words(placed, count) {
-                            record.extend(word.to_le_bytes());
-                        }
-                    }
-                    references[file.0 as usize] = written_reference(&inodes);
-                    inodes.write(&record);
+            if let WalkStep::Leave(entry) = step {
+                let dir = inventory.file(entry);
+                self.write_files(dir, plan, &described, data, numbers, &mut tables)?;
+                self.write_directory(entry, &described, numbers, &mut tables)?;
+            }
+        }
+        let root = tables.reference(FileId(0));
+        let inode_table = self.at;
+        self.put(&tables.inodes.finish().0)?;
+        let directory_table = self.at;
+        self.put(&tables.listings.finish().0)?;
+        let mut fragment_table = None;
+        if !data.fragments.is_empty() {
+            let mut writer = self.metadata_writer();
+            writer.write(data.fragments.as_bytes());
+            fragment_table = Some(self.put_table(writer)?);
+        }
+        let mut export_table = None;
+        if self.options.exportable {
+            let mut writer = self.metadata_writer();
+            for (file, reference) in inventory.files().zip(&tables.references) {
+                if numbers.of(file).is_some() {
+                    writer.write(&(reference.0 - 1).to_le_bytes());
                 }
             }
-            for entry in inventory.entries(dir) {
-                let file = inventory.file(entry);
-                let Some(number) = numbers.of(file) else {
-                    continue;
-                };
-                let reference = unwritten(references[file.0 as usize]);
-                let kind = inventory.kind(file);
-                listing.push(&inventory.name(entry), reference, number, kind);
-            }
-            let parent = if entry == inventory.root() {
-                numbers.count().wrapping_add(1)
-            } else {
-                directory_number(numbers, inventory.parent(entry))
-            };
-            record.clear();
-            let (place, index) = write_listing(&mut listing, &mut listings);
-            let mut inode = self.common(dir, &described, &mut ids)?;
-            inode.number = directory_number(numbers, dir);
-            inode.nlink = subdirectories + 2;
-            inode.body = InodeFields::Directory {
-                listing: place,
-                parent,
-                index_count: index.len() as u16,
-            };
-            inode.emit(&mut record);
-            for (index, name) in index {
-                record.extend(index.as_bytes());
-                record.extend(name);
-            }
-            references[dir.0 as usize] = written_reference(&inodes);
-            inodes.write(&record);
+            export_table = Some(self.put_table(writer)?);
         }
-        let root = unwritten(references[0]);
-
-        let mut superblock = Superblock {
+        let mut writer = self.metadata_writer();
+        for id in &tables.ids.numbers {
+            writer.write(&id.to_le_bytes());
+        }
+        let id_table = self.put_table(writer)?;
+        let mut table = Vec::new();
+        let DescribedFiles { xattrs, sets, .. } = described;
+        let xattr_table = xattrs.finish(self.metadata_writer(), self.at, &mut table);
+        self.put(&table)?;
+        let no_xattrs = xattr_table.map_or(flags::NO_XATTRS, |_| 0);
+        self.finish(Superblock {
             algorithm: self.algorithm,
             block_bytes: self.options.block_bytes,
             inode_count: numbers.count(),
             mkfs_time: self.options.mkfs_time,
             fragment_count: data.fragments.len() as u32,
-            id_count: ids.numbers.len() as u32,
-            flags: self.flags(),
+            id_count: tables.ids.numbers.len() as u32,
+            flags: self.flags() | no_xattrs,
             root: root.0,
-            bytes_used: 0,
-            inode_table: self.at,
-            directory_table: 0,
-            fragment_table: None,
-            export_table: None,
-            export_position: None,
-            id_table: 0,
-            xattr_table: None,
-        };
-        let (stored, _) = inodes.finish();
-        self.put(&stored)?;
-        superblock.directory_table = self.at;
-        let (stored, _) = listings.finish();
-        self.put(&stored)?;
-        drop(stored);
+            bytes_used: self.at,
+            inode_table,
+            directory_table,
+            fragment_table,
+            export_table,
+            export_position: export_table,
+            id_table,
+            xattr_table,
+        })?;
+        Ok(sets)
+    }
+
+    /// Appends a table of records and returns the position of its list.
+    fn put_table(&mut self, writer: MetadataWriter) -> Result<u64> {
         let mut table = Vec::new();
-        if !data.fragments.is_empty() {
-            let mut writer = self.metadata_writer();
-            writer.write(data.fragments.as_bytes());
-            superblock.fragment_table = Some(emit_table(writer, self.at, &mut table));
-            self.put(&std::mem::take(&mut table))?;
-        }
-        if self.options.exportable {
-            let mut writer = self.metadata_writer();
-            for (file, &reference) in inventory.files().zip(&references) {
-                if numbers.of(file).is_some() {
-                    writer.write(&unwritten(reference).0.to_le_bytes());
+        let list_at = emit_table(writer, self.at, &mut table);
+        self.put(&table)?;
+        Ok(list_at)
+    }
+
+    /// Writes the inodes of the files in a directory. A directory's own inode was written when its walk ended, and a
+    /// file's with its first name.
+    fn write_files(
+        &mut self,
+        dir: FileId,
+        plan: &DataLayout,
+        described: &DescribedFiles,
+        data: &PlacedData,
+        numbers: &InodeNumbers,
+        tables: &mut InodeTables,
+    ) -> Result<()> {
+        let inventory = self.inventory;
+        let mut record = Vec::new();
+        for entry in inventory.entries(dir) {
+            let file = inventory.file(entry);
+            let Some(number) = numbers.of(file).filter(|_| !tables.is_written(file)) else {
+                continue;
+            };
+            record.clear();
+            let mut inode = self.inode(file, plan, described, data, &mut tables.ids)?;
+            inode.number = number;
+            inode.emit(&mut record);
+            if let InodeFields::File(stored) = &inode.body {
+                let placed = data.placed(plan.shows[file.0 as usize]);
+                let count = stored.block_count(self.options.block_bytes) as usize;
+                for word in data.words(placed, count) {
+                    record.extend(word.to_le_bytes());
                 }
             }
-            superblock.export_table = Some(emit_table(writer, self.at, &mut table));
-            superblock.export_position = superblock.export_table;
-            self.put(&std::mem::take(&mut table))?;
+            tables.write_inode(file, &record);
         }
-        let mut writer = self.metadata_writer();
-        for id in &ids.numbers {
-            writer.write(&id.to_le_bytes());
+        Ok(())
+    }
+
+    /// Writes a directory's listing and its inode.
+    fn write_directory(
+        &mut self,
+        entry: EntryId,
+        described: &DescribedFiles,
+        numbers: &InodeNumbers,
+        tables: &mut InodeTables,
+    ) -> Result<()> {
+        let inventory = self.inventory;
+        let dir = inventory.file(entry);
+        let mut subdirectories = 0;
+        tables.listing.clear();
+        for entry in inventory.entries(dir) {
+            let file = inventory.file(entry);
+            let Some(number) = numbers.of(file) else {
+                continue;
+            };
+            let kind = inventory.kind(file);
+            subdirectories += u32::from(kind == FileKind::Directory);
+            let reference = tables.reference(file);
+            let name = inventory.name(entry);
+            tables.listing.push(&name, reference, number, kind);
         }
-        superblock.id_table = emit_table(writer, self.at, &mut table);
-        self.put(&std::mem::take(&mut table))?;
-        let writer = self.metadata_writer();
-        let DescribedFiles { xattrs, sets, .. } = described;
-        superblock.xattr_table = xattrs.finish(writer, self.at, &mut table);
-        if superblock.xattr_table.is_none() {
-            superblock.flags |= flags::NO_XATTRS;
+        let parent = if entry == inventory.root() {
+            numbers.count().wrapping_add(1)
+        } else {
+            directory_number(numbers, inventory.parent(entry))
+        };
+        let (listing, index) = write_listing(&mut tables.listing, &mut tables.listings);
+        let mut inode = self.common(dir, described, &mut tables.ids)?;
+        inode.number = directory_number(numbers, dir);
+        inode.nlink = subdirectories + 2;
+        inode.body = InodeFields::Directory {
+            listing,
+            parent,
+            index_count: index.len() as u16,
+        };
+        let mut record = Vec::new();
+        inode.emit(&mut record);
+        for (index, name) in index {
+            record.extend(index.as_bytes());
+            record.extend(name);
         }
-        self.put(&table)?;
-        superblock.bytes_used = self.at;
-        self.finish(superblock)?;
-        Ok(sets)
+        tables.write_inode(dir, &record);
+        Ok(())
     }
 
     fn flags(&self) -> u16 {
@@ -270,15 +318,6 @@ impl ImageWriter<'_> {
 /// Every image contains all directories: an unreadable directory is stored empty.
 fn directory_number(numbers: &InodeNumbers, dir: FileId) -> u32 {
     numbers.of(dir).expect("a directory is never left out")
-}
-
-/// A reference that was assigned, plus one so that it is never 0: the first inode is at 0.
-fn written_reference(inodes: &MetadataWriter) -> MetadataRef {
-    MetadataRef(inodes.reference().0 + 1)
-}
-
-fn unwritten(reference: MetadataRef) -> MetadataRef {
-    MetadataRef(reference.0 - 1)
 }
 
 /// Writes a listing and returns its position and its index: one record for each run that is the first to start in its
