@@ -26,10 +26,7 @@ impl<'a> Squashfs<'a> {
         duplicates: &Duplicates,
         block_bytes: u32,
     ) -> Result<Squashfs<'a>> {
-        let options = squashfs::Options {
-            block_bytes,
-            ..squashfs::Options::default()
-        };
+        let options = squashfs::Options::default().block_bytes(block_bytes);
         let trial = squashfs::TrialImage::new(inventory, duplicates, options)?;
         let kinds = Kinds::of(inventory);
         let units = trial.blocks().iter().map(|block| Unit {

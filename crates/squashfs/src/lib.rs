@@ -52,4 +52,6 @@ pub use options::{CreateSummary, Fragments, Options};
 pub use raw::flags;
 pub use read::Squashfs;
 pub use superblock::Superblock;
+// For predictions by the crate `plan`.
+#[doc(hidden)]
 pub use trial::{TrialBlock, TrialImage, TrialResult, TrialWorker};

@@ -21,8 +21,17 @@ pub enum Fragments {
     Always,
 }
 
-/// Options for creating an image.
+/// Options for creating an image: those of [`Options::default`], and a method for each that replaces it.
+///
+/// ```
+/// use squashfs::{Fragments, Options};
+///
+/// let options = Options::default()
+///     .block_bytes(1 << 20)
+///     .fragments(Fragments::Always);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// How data and metadata are compressed; `None` stores everything uncompressed.
     pub compression: Option<Settings>,
@@ -98,6 +107,43 @@ impl Default for Options {
             verify: Verify::Encoded,
         }
     }
+}
+
+macro_rules! setters {
+    ($($name:ident: $type:ty,)*) => {
+        impl Options {
+            $(
+                #[doc = concat!("Replaces [`", stringify!($name), "`](Options#structfield.", stringify!($name), ").")]
+                #[must_use]
+                pub fn $name(mut self, $name: $type) -> Options {
+                    self.$name = $name.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+
+setters! {
+    compression: impl Into<Option<Settings>>,
+    block_bytes: u32,
+    fragments: Fragments,
+    duplicates: bool,
+    exportable: bool,
+    xattrs: bool,
+    mkfs_time: u32,
+    epoch: impl Into<Option<i64>>,
+    sparse_max: u64,
+    priorities: Vec<i16>,
+    padding: bool,
+    align_bytes: u32,
+    offset: u64,
+    keep_blocks: bool,
+    old: impl Into<Option<OldImage>>,
+    reuse_exact: bool,
+    filter_code: bool,
+    skip_unreadable: bool,
+    verify: Verify,
 }
 
 impl Options {

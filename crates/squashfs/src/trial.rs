@@ -70,11 +70,7 @@ impl<'a> TrialImage<'a> {
         options: Options,
     ) -> Result<TrialImage<'a>> {
         check(&options)?;
-        let options = Options {
-            keep_blocks: false,
-            skip_unreadable: false,
-            ..options
-        };
+        let options = options.keep_blocks(false).skip_unreadable(false);
         let mut plan = DataLayout::new(inventory, duplicates, &options, &Lost::default());
         plan.pack_tails(inventory, &options, &OldTails::default())?;
         let block_bytes = u64::from(options.block_bytes);
@@ -125,10 +121,7 @@ impl<'a> TrialImage<'a> {
 
     /// The options with this compression.
     pub fn options(&self, compression: Option<Settings>) -> Options {
-        Options {
-            compression,
-            ..self.options.clone()
-        }
+        self.options.clone().compression(compression)
     }
 
     /// A worker that encodes with these options, which are from [`TrialImage::options`].
@@ -154,10 +147,7 @@ impl<'a> TrialImage<'a> {
         lens: &[u32],
         parallel: Parallel,
     ) -> Result<u64> {
-        let options = Options {
-            verify: Verify::Nothing,
-            ..self.options(compression)
-        };
+        let options = self.options(compression).verify(Verify::Nothing);
         check(&options)?;
         let mut output = Output::discarding()?;
         let mut writer = ImageWriter::new(self.inventory, &options, parallel, &mut output)?;
@@ -315,13 +305,11 @@ mod tests {
         ];
         let aligns = [1, 512, 4096, 1];
         for (align_bytes, (compression, block_bytes, fragments)) in aligns.into_iter().zip(cases) {
-            let options = Options {
-                compression,
-                block_bytes,
-                fragments,
-                align_bytes,
-                ..Options::default()
-            };
+            let options = Options::default()
+                .compression(compression)
+                .block_bytes(block_bytes)
+                .fragments(fragments)
+                .align_bytes(align_bytes);
             let mut output = Output::create(&dir.join("image"), true).unwrap();
             let real =
                 crate::create(&inventory, &options, parallel, &NoProgress, &mut output).unwrap();

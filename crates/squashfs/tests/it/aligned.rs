@@ -35,13 +35,11 @@ fn version(second: bool) -> MemoryFs {
 }
 
 fn options(align_bytes: u32, fragments: Fragments) -> Options {
-    Options {
-        compression: Some(Settings::Zstd { level: 3 }),
-        block_bytes: 16 << 10,
-        align_bytes,
-        fragments,
-        ..Options::default()
-    }
+    Options::default()
+        .compression(Some(Settings::Zstd { level: 3 }))
+        .block_bytes(16 << 10)
+        .align_bytes(align_bytes)
+        .fragments(fragments)
 }
 
 fn open(image: &Path) -> Squashfs {
@@ -79,10 +77,7 @@ fn data_begins_at_multiples_and_gaps_are_zero() {
     for fragments in [Fragments::None, Fragments::SmallFiles, Fragments::Always] {
         for align in [512, 4096, 1 << 20] {
             for offset in [0, 1000] {
-                let options = Options {
-                    offset,
-                    ..options(align, fragments)
-                };
+                let options = options(align, fragments).offset(offset);
                 let summary = make(&source, &path, &options, 2).unwrap();
                 let bytes = fs::read(&path).unwrap();
                 let image = Squashfs::open(bytes[offset as usize..].to_vec()).unwrap();
@@ -137,13 +132,10 @@ fn an_aligned_image_shares_the_pieces_of_an_older_version() {
     ] {
         let options = options(align, fragments);
         make(&version(false), &old, &options, 2).unwrap();
-        let options = Options {
-            old: reuse.then(|| OldImage {
-                tree: Arc::new(open(&old)),
-                trust_mtime: false,
-            }),
-            ..options
-        };
+        let options = options.old(reuse.then(|| OldImage {
+            tree: Arc::new(open(&old)),
+            trust_mtime: false,
+        }));
         make(&version(true), &new, &options, 2).unwrap();
         let (missing, all) = new_pieces(&old, &new);
         let what = format!("{align} {fragments:?}: {missing} of {all} are new");

@@ -24,14 +24,8 @@ pub(crate) fn image_of(
 
 /// Options that change the layout: name, and change.
 pub(crate) fn layouts(block_bytes: u32) -> Vec<(String, Options)> {
-    let usual = Options {
-        block_bytes,
-        ..Options::default()
-    };
-    let with = |settings| Options {
-        compression: Some(settings),
-        ..usual.clone()
-    };
+    let usual = Options::default().block_bytes(block_bytes);
+    let with = |settings| usual.clone().compression(Some(settings));
     let xz = |filters| Settings::Xz {
         level: 1,
         extreme: false,
@@ -51,69 +45,23 @@ pub(crate) fn layouts(block_bytes: u32) -> Vec<(String, Options)> {
         ("lz4 hc", with(Settings::Lz4Hc { level: 12 })),
         ("xz", with(xz(Filters(0)))),
         ("xz x86", with(xz(Filters::X86))),
-        (
-            "xz, code",
-            Options {
-                filter_code: true,
-                ..with(xz(Filters(0)))
-            },
-        ),
-        (
-            "none",
-            Options {
-                compression: None,
-                ..usual.clone()
-            },
-        ),
+        ("xz, code", with(xz(Filters(0))).filter_code(true)),
+        ("none", usual.clone().compression(None)),
     ];
     let fast = with(Settings::Lz4);
     for fragments in [Fragments::None, Fragments::Always] {
-        all.push((
-            "fragments",
-            Options {
-                fragments,
-                ..fast.clone()
-            },
-        ));
+        all.push(("fragments", fast.clone().fragments(fragments)));
     }
-    all.push((
-        "no duplicates",
-        Options {
-            duplicates: false,
-            ..fast.clone()
-        },
-    ));
+    all.push(("no duplicates", fast.clone().duplicates(false)));
     for (align_bytes, fragments) in [(4096, Fragments::Always), (512, Fragments::None)] {
         all.push((
             "aligned",
-            Options {
-                align_bytes,
-                fragments,
-                ..fast.clone()
-            },
+            fast.clone().align_bytes(align_bytes).fragments(fragments),
         ));
     }
-    all.push((
-        "no exports",
-        Options {
-            exportable: false,
-            ..fast.clone()
-        },
-    ));
-    all.push((
-        "no padding",
-        Options {
-            padding: false,
-            ..fast.clone()
-        },
-    ));
-    all.push((
-        "not verified",
-        Options {
-            verify: Verify::Nothing,
-            ..fast
-        },
-    ));
+    all.push(("no exports", fast.clone().exportable(false)));
+    all.push(("no padding", fast.clone().padding(false)));
+    all.push(("not verified", fast.verify(Verify::Nothing)));
     all.into_iter()
         .map(|(name, options)| {
             (
@@ -181,10 +129,7 @@ fn files_that_are_packed_as_they_are_read_are_where_a_plan_puts_them() {
             return;
         };
         for (name, options) in layouts(block_bytes as u32) {
-            let plan = Options {
-                skip_unreadable: true,
-                ..options.clone()
-            };
+            let plan = options.clone().skip_unreadable(true);
             let expected = image_of(dir.path(), &planned, &plan, 2).image;
             for threads in [1, 3] {
                 let found = image_of(dir.path(), &read, &options, threads).image;
@@ -205,11 +150,9 @@ fn the_same_bytes_for_any_number_of_threads() {
         Some(Settings::Zlib { level: 6 }),
         None,
     ] {
-        let options = Options {
-            compression,
-            block_bytes: 4096,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .compression(compression)
+            .block_bytes(4096);
         let mut first = None;
         for threads in [1, 2, 8] {
             let image = out.join("image");
@@ -238,11 +181,7 @@ fn data_is_stored_in_the_order_of_priorities() {
         for (entry, priority) in inventory.names().skip(1).zip(priorities) {
             all[inventory.file(entry).0 as usize] = priority;
         }
-        let options = Options {
-            block_bytes: 4096,
-            priorities: all,
-            ..Options::default()
-        };
+        let options = Options::default().block_bytes(4096).priorities(all);
         let path = dir.join("x.sqfs");
         make(&fs, &path, &options, 2).unwrap();
         let image = Squashfs::open(File::open(&path).unwrap()).unwrap();
@@ -268,10 +207,7 @@ fn negative_levels_of_zstd_are_read_and_not_written() {
     let dir = TempDir::new();
     fs::create_dir(dir.join("src")).unwrap();
     fs::write(dir.join("src/file"), "content").unwrap();
-    let with = |level| Options {
-        compression: Some(Settings::Zstd { level }),
-        ..Options::default()
-    };
+    let with = |level| Options::default().compression(Some(Settings::Zstd { level }));
     let host = HostDir::open(&dir.join("src")).unwrap();
     for level in [-5, 0, 23] {
         let error = make(&host, &dir.join("image"), &with(level), 1).unwrap_err();

@@ -19,11 +19,9 @@ use crate::sources::{make, text};
 const BLOCK: usize = 4096;
 
 fn options() -> Options {
-    Options {
-        compression: Some(Settings::Lz4),
-        block_bytes: BLOCK as u32,
-        ..Options::default()
-    }
+    Options::default()
+        .compression(Some(Settings::Lz4))
+        .block_bytes(BLOCK as u32)
 }
 
 /// Creates an image of what `open` opens, with an inventory taken from it earlier.
@@ -119,10 +117,7 @@ fn a_file_that_cannot_be_read_or_changes_is_named_and_nothing_is_made() {
                 for threads in [1, 3] {
                     let dir = source(&text(99, size));
                     let fs = befalls(&dir, at_read, accident);
-                    let options = Options {
-                        duplicates,
-                        ..options()
-                    };
+                    let options = options().duplicates(duplicates);
                     let what = format!("{size}, {words}, read {at_read}, {duplicates}, {threads}");
                     match image_of(&fs, &options, threads) {
                         Err(error) => {

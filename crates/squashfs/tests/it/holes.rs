@@ -62,10 +62,7 @@ fn holes_up_to_the_limit_are_stored_and_data_does_not_count() {
     }
     fs.add_file(root, "data", &data);
     let holes = 2 * ((10 << 30) - (1 << 20));
-    let with = |sparse_max| Options {
-        sparse_max,
-        ..Options::default()
-    };
+    let with = |sparse_max| Options::default().sparse_max(sparse_max);
     assert!(write(&fs, &with(holes)).is_ok());
     assert!(matches!(
         write(&fs, &with(holes - 1)),

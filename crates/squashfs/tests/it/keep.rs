@@ -49,12 +49,10 @@ fn stored_blocks_are_kept() {
         },
     ] {
         for fragments in [Fragments::SmallFiles, Fragments::Always, Fragments::None] {
-            let options = Options {
-                compression: Some(compression),
-                block_bytes: 4096,
-                fragments,
-                ..Options::default()
-            };
+            let options = Options::default()
+                .compression(Some(compression))
+                .block_bytes(4096)
+                .fragments(fragments);
             image_of(dir.path(), &first, &options, 2);
             let source = open(&first);
             let what = format!("{compression:?}, {fragments:?}");
@@ -70,11 +68,10 @@ fn stored_blocks_are_kept() {
             assert_same(&source, &open(&second), &all, &what);
 
             // No attributes and different fragments: still nothing is lost.
-            let other = Options {
-                xattrs: false,
-                fragments: Fragments::SmallFiles,
-                ..options.clone()
-            };
+            let other = options
+                .clone()
+                .xattrs(false)
+                .fragments(Fragments::SmallFiles);
             copy(&source, &second, &other);
             let content = Aspects {
                 owner: false,
@@ -84,10 +81,7 @@ fn stored_blocks_are_kept() {
             assert_same(&source, &open(&second), &content, &what);
 
             // A different block size: nothing can be copied.
-            let other = Options {
-                block_bytes: 8192,
-                ..options.clone()
-            };
+            let other = options.clone().block_bytes(8192);
             let larger = copy(&source, &second, &other);
             assert_eq!(larger.image.kept.count, 0, "{what}");
         }
@@ -278,11 +272,9 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
     };
     for (verify, kept) in [Verify::Encoded, Verify::Nothing].into_iter().zip(&kept) {
         for level in [1, 15] {
-            let options = Options {
-                compression: Some(Settings::Zstd { level }),
-                verify,
-                ..Options::default()
-            };
+            let options = Options::default()
+                .compression(Some(Settings::Zstd { level }))
+                .verify(verify);
             let summary = copy(&source, &image, &options);
             let what = format!("zstd {level}, {verify:?}");
             let ours = open(&image);
@@ -301,21 +293,12 @@ fn kept_extents(read: impl Fn(&Path) -> Option<Mount>) {
                 assert_same(&source, &linux, &no_seconds, &what);
             }
         }
-        let larger = Options {
-            block_bytes: 2 * BLOCK as u32,
-            ..Options::default()
-        };
-        let other = Options {
-            compression: Some(Settings::Lz4),
-            ..Options::default()
-        };
-        let asked = Options {
-            keep_blocks: false,
-            ..Options::default()
-        };
+        let larger = Options::default().block_bytes(2 * BLOCK as u32);
+        let other = Options::default().compression(Some(Settings::Lz4));
+        let asked = Options::default().keep_blocks(false);
         // With larger blocks, the tail of one file is a block.
         for (options, count) in [(larger, 1), (other, 0), (asked, 0)] {
-            let options = Options { verify, ..options };
+            let options = options.verify(verify);
             let summary = copy(&source, &image, &options);
             assert_eq!(summary.image.kept.count, count, "{options:?}");
             assert_same(&source, &open(&image), &no_seconds, "hardly kept");
@@ -411,11 +394,9 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
         ..Aspects::default()
     };
     for verify in [Verify::Encoded, Verify::Nothing] {
-        let options = Options {
-            compression: Some(Settings::Zlib { level: 9 }),
-            verify,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .compression(Some(Settings::Zlib { level: 9 }))
+            .verify(verify);
         let summary = copy(&source, &image, &options);
         let ours = open(&image);
         let stored = blocks(&ours, &image);
@@ -445,10 +426,7 @@ fn kept_zlib_extents(read: impl Fn(&Path) -> Option<Mount>) {
             let linux = HostDir::open(mount.path()).unwrap();
             assert_same(&source, &linux, &no_seconds, "Linux");
         }
-        let asked = Options {
-            keep_blocks: false,
-            ..options
-        };
+        let asked = options.keep_blocks(false);
         assert_eq!(copy(&source, &image, &asked).image.kept.count, 0);
     }
 }

@@ -48,12 +48,10 @@ fn assert_linux_reads(fs: &dyn FileSystem, options: &Options, ignored: &Aspects,
 }
 
 fn options(level: i32, block_bytes: u32, fragments: Fragments) -> Options {
-    Options {
-        compression: Some(Settings::Zstd { level }),
-        block_bytes,
-        fragments,
-        ..Options::default()
-    }
+    Options::default()
+        .compression(Some(Settings::Zstd { level }))
+        .block_bytes(block_bytes)
+        .fragments(fragments)
 }
 
 /// 100,000 names in a directory, 65,535 owners, deep paths of long names, and attributes larger than a metadata block in

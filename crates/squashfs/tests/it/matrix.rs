@@ -276,13 +276,11 @@ fn what_we_write_is_read_alike_by_all() {
         let block_bytes = BLOCK_SIZES[block];
         let (codec, settings) = SETTINGS[setting];
         let (compression, filter_code) = settings(block_bytes as u32);
-        let mut options = Options {
-            compression,
-            filter_code,
-            block_bytes: block_bytes as u32,
-            fragments: FRAGMENTS[fragments],
-            ..Options::default()
-        };
+        let mut options = Options::default()
+            .compression(compression)
+            .filter_code(filter_code)
+            .block_bytes(block_bytes as u32)
+            .fragments(FRAGMENTS[fragments]);
         let (name, change) = CHANGES[change];
         change(&mut options);
         let what = format!("{codec}, {:?}, {name}, {block_bytes}", options.fragments);

@@ -61,12 +61,10 @@ fn the_same_bytes_for_any_host_order_and_number_of_threads() {
         (Some(Settings::Zlib { level: 9 }), Fragments::None),
         (None, Fragments::SmallFiles),
     ] {
-        let options = Options {
-            compression,
-            fragments,
-            block_bytes: 4096,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .compression(compression)
+            .fragments(fragments)
+            .block_bytes(4096);
         let mut first = None;
         for seed in 0..3 {
             let dir = host_tree(seed);
@@ -129,12 +127,10 @@ fn the_digests_of_a_fixed_tree_stay() {
             (131_072, Fragments::Always),
             (1 << 20, Fragments::None),
         ] {
-            let options = Options {
-                compression,
-                fragments,
-                block_bytes,
-                ..Options::default()
-            };
+            let options = Options::default()
+                .compression(compression)
+                .fragments(fragments)
+                .block_bytes(block_bytes);
             let image = image_of(&fs, &options, 2);
             let name = match compression {
                 Some(Settings::Zstd { level }) => format!("zstd:{level}"),

@@ -85,14 +85,13 @@ fn open(image: &Path) -> Squashfs {
 }
 
 fn reusing(options: &Options, old: &Path, exact: bool) -> Options {
-    Options {
-        old: Some(OldImage {
+    options
+        .clone()
+        .old(Some(OldImage {
             tree: Arc::new(open(old)),
             trust_mtime: false,
-        }),
-        reuse_exact: exact,
-        ..options.clone()
-    }
+        }))
+        .reuse_exact(exact)
 }
 
 /// The manifest without what SquashFS does not keep.
@@ -129,12 +128,10 @@ const PACKINGS: [Fragments; 3] = [Fragments::SmallFiles, Fragments::Always, Frag
 
 /// The image of the version before a change, and options to make it.
 fn first(dir: &TempDir, settings: Settings, fragments: Fragments) -> Options {
-    let options = Options {
-        compression: Some(settings),
-        block_bytes: BLOCK as u32,
-        fragments,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .compression(Some(settings))
+        .block_bytes(BLOCK as u32)
+        .fragments(fragments);
     make(&version(None), &dir.join("old"), &options, 2).unwrap();
     options
 }
@@ -179,10 +176,7 @@ fn a_change_of_few_files_costs_few_blocks_and_little_room() {
     for fragments in [Fragments::SmallFiles, Fragments::Always] {
         let options = first(&dir, Settings::Zstd { level: 3 }, fragments);
         let kept = with_old(&dir, &options, Change::Few, false).image;
-        let again = Options {
-            old: None,
-            ..options.clone()
-        };
+        let again = options.clone().old(None);
         let full = make(&version(Some(Change::Few)), &dir.join("full"), &again, 2);
         let full = full.unwrap().image;
         assert_eq!((full.reused, full.old_differs), (0, false));
@@ -233,11 +227,9 @@ fn exact_reuse_gives_the_bytes_of_a_full_build() {
 fn exact_reuse_keeps_nothing_of_another_level() {
     let dir = TempDir::new();
     first(&dir, Settings::Zstd { level: 1 }, Fragments::SmallFiles);
-    let options = Options {
-        compression: Some(Settings::Zstd { level: 15 }),
-        block_bytes: BLOCK as u32,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .compression(Some(Settings::Zstd { level: 15 }))
+        .block_bytes(BLOCK as u32);
     let image = with_old(&dir, &options, Change::Few, true).image;
     assert_eq!((image.reused, image.old_differs), (0, true));
     make(&version(Some(Change::Few)), &dir.join("full"), &options, 2).unwrap();
@@ -271,18 +263,9 @@ fn a_block_of_another_size_is_not_kept() {
     let dir = TempDir::new();
     let options = first(&dir, Settings::Zstd { level: 3 }, Fragments::SmallFiles);
     for other in [
-        Options {
-            block_bytes: 2 * BLOCK as u32,
-            ..options.clone()
-        },
-        Options {
-            compression: Some(Settings::Lz4),
-            ..options.clone()
-        },
-        Options {
-            compression: None,
-            ..options.clone()
-        },
+        options.clone().block_bytes(2 * BLOCK as u32),
+        options.clone().compression(Some(Settings::Lz4)),
+        options.clone().compression(None),
     ] {
         let image = with_old(&dir, &other, Change::Few, false).image;
         assert_eq!(image.reused, 0);

@@ -14,13 +14,11 @@ use crate::sources::{make, text};
 const BLOCK: usize = 4096;
 
 fn options(fragments: Fragments) -> Options {
-    Options {
-        compression: Some(Settings::Zstd { level: 1 }),
-        block_bytes: BLOCK as u32,
-        fragments,
-        skip_unreadable: true,
-        ..Options::default()
-    }
+    Options::default()
+        .compression(Some(Settings::Zstd { level: 1 }))
+        .block_bytes(BLOCK as u32)
+        .fragments(fragments)
+        .skip_unreadable(true)
 }
 
 fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> (Vec<u8>, CreateSummary) {
@@ -184,10 +182,7 @@ fn a_lost_fragment_of_an_image_takes_its_files_with_it() {
 fn without_being_asked_to_go_on_the_first_ends_it() {
     let (fs, bad) = tree(&[("11 late", 40 * BLOCK, 30 * BLOCK as u64)]);
     let out = TempDir::new();
-    let options = Options {
-        skip_unreadable: false,
-        ..options(Fragments::SmallFiles)
-    };
+    let options = options(Fragments::SmallFiles).skip_unreadable(false);
     let made = make(&failing(fs, bad), &out.join("image"), &options, 2);
     let words = made.unwrap_err().to_string();
     assert!(
@@ -236,11 +231,11 @@ fn stored_blocks_that_cannot_be_read_leave_no_trace() {
         ("bad at once", 200_000, 0),
         ("good for long", 1_000_000, 7 << 17),
     ];
-    let options = |skip_unreadable| Options {
-        compression: Some(Settings::Zlib { level: 9 }),
-        block_bytes: 128 << 10,
-        skip_unreadable,
-        ..options(Fragments::None)
+    let options = |skip_unreadable| {
+        options(Fragments::None)
+            .compression(Some(Settings::Zlib { level: 9 }))
+            .block_bytes(128 << 10)
+            .skip_unreadable(skip_unreadable)
     };
     let (without, _) = encoded_tree(&[]);
     let (must, summary) = image_of(&without, &options(false), 1);
