@@ -1,17 +1,17 @@
 //! Small files, packed while the image is written: each is read once, and dropped then if it equals an earlier one.
 //!
 //! Workers read files in batches. The calling thread takes the batches in order, finds equal files, and fills fragment blocks, which
-//! are jobs for the workers again. The layout is that of [`DataLayout::pack_tails`], since equal files
-//! are the only thing that it needs to know of the content.
+//! are jobs for the workers again. The layout is that of [`DataLayout::pack_tails`]: both place tails
+//! with a [`TailPacker`].
 
 use std::collections::{HashMap, VecDeque};
 
 use tree::{ContentReader, FileId, Parallel, Result};
 
 use crate::code_filter::CodeShares;
-use crate::inode::TailPosition;
 use crate::options::{Fragments, Options};
 use crate::plan::{BatchItem, BlockJob, DataLayout, FileJobs, PackedTail, TailBatch};
+use crate::tail_packer::TailPacker;
 
 /// Files up to this size are compared when they are read. Larger ones take longer to read again than to find, and equal
 /// ones among them are found before.
@@ -51,6 +51,7 @@ pub(crate) struct Gather<'a> {
     ready: VecDeque<Unit>,
     blocks: Option<FileJobs<'a>>,
     open: OpenFragment,
+    packer: TailPacker,
     /// The number of the fragment block that is being filled.
     number: u32,
     /// The first small file with this hash of its content.
@@ -94,6 +95,7 @@ impl<'a> Gather<'a> {
                 files: 0,
                 code: CodeShares::default(),
             },
+            packer: TailPacker::new(options.block_bytes.into()),
             number: 0,
             known: HashMap::new(),
             duplicates: 0,
@@ -199,15 +201,13 @@ impl<'a> Gather<'a> {
                 }
             }
         }
-        if self.open.used + part.len > self.options.block_bytes as usize {
+        let place = self.packer.place(part.len as u64);
+        if place.offset == 0 {
             self.close();
+            self.number = place.fragment;
         }
-        let open = &mut self.open;
-        let place = TailPosition {
-            fragment: self.number,
-            offset: open.used as u32,
-        };
         self.plan.place(part.file, place);
+        let open = &mut self.open;
         open.buffer[open.used..open.used + part.len].copy_from_slice(bytes);
         open.used += part.len;
         open.files += 1;
@@ -232,9 +232,12 @@ impl<'a> Gather<'a> {
         Ok(again == bytes)
     }
 
-    /// Ends the fragment block.
+    /// Ends the fragment block, if it has any tails.
     fn close(&mut self) {
         let open = &mut self.open;
+        if open.files == 0 {
+            return;
+        }
         let content = std::mem::replace(&mut open.buffer, self.content.buffer());
         self.ready.push_back(Unit::Fragment(BlockJob::Packed {
             number: self.number,
@@ -243,7 +246,6 @@ impl<'a> Gather<'a> {
             files: open.files,
             filter: open.code.most(open.used),
         }));
-        self.number += 1;
         (open.used, open.files, open.code) = (0, 0, CodeShares::default());
     }
 }

@@ -36,6 +36,7 @@ mod read;
 mod reference;
 mod reuse;
 mod superblock;
+mod tail_packer;
 mod trial;
 mod usage;
 mod verify;

@@ -49,7 +49,7 @@ pub struct Options {
     pub mkfs_time: u32,
     /// Files with later modification times get this one, in seconds since 1970.
     pub epoch: Option<i64>,
-    /// Maximum size of the holes of all files together, in bytes. The format stores four bytes for each block, in holes,
+    /// Maximum size of the holes of all files together, in bytes; `u64::MAX` to not look for them. The format stores four bytes for each block, in holes,
     /// too, so that a file of 8 EB without any data would take terabytes.
     pub sparse_max: u64,
     /// For each file of the inventory, its sort priority: data with higher numbers is stored first, equal numbers in

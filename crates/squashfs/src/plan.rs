@@ -1,7 +1,6 @@
 //! Plans what to store, and in which order: a pure function of the inventory and the options.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use codec::{Algorithm, Filters};
 use tree::{
@@ -12,6 +11,7 @@ use tree::{
 use crate::inode::TailPosition;
 use crate::options::{Fragments, Options};
 use crate::reuse::{OldFragment, OldTails};
+use crate::tail_packer::TailPacker;
 
 /// The order of the files' data, and which tails share a fragment block.
 pub(crate) struct DataLayout {
@@ -19,8 +19,6 @@ pub(crate) struct DataLayout {
     files: Vec<FileId>,
     /// For each file of the inventory, the file whose data it refers to.
     pub(crate) shows: Vec<FileId>,
-    /// The files whose tails go into new fragments, in order.
-    tails: Vec<FileId>,
     /// In the order in which they are stored.
     fragments: Vec<PlannedFragment>,
     /// For each file of the inventory, the place of its tail, or [`NOWHERE`].
@@ -49,8 +47,8 @@ struct PlannedFragment {
 }
 
 enum FragmentContent {
-    /// The range of tails in it.
-    Tails(Range<usize>),
+    /// The files whose tails are in it, one after another.
+    Tails(Vec<FileId>),
     /// The source block that holds this file's tail.
     Kept {
         file: FileId,
@@ -138,7 +136,7 @@ pub(crate) struct PackedTail {
 }
 
 /// A block of the source that holds tails.
-#[derive(Clone, Copy)]
+#[derive(Default)]
 struct SourceFragment {
     /// Bytes of it that are tails of files in the inventory.
     used: u64,
@@ -176,7 +174,6 @@ impl DataLayout {
                 && matches!(ours, Some(Algorithm::Zstd | Algorithm::Zlib)));
         let mut plan = DataLayout {
             files: Vec::new(),
-            tails: Vec::new(),
             fragments: Vec::new(),
             places: vec![NOWHERE; inventory.file_count() as usize],
             block_bytes,
@@ -259,117 +256,73 @@ impl DataLayout {
         options: &Options,
         old: &OldTails,
     ) -> Result<()> {
-        let block_bytes = self.block_bytes;
-        let is_packed: Vec<bool> = self
-            .files
-            .iter()
-            .map(|&file| self.is_packed(inventory.size(file)))
-            .collect();
-        // The source's fragment blocks, and how much of each is still used.
-        let mut shared: HashMap<ExtentId, SourceFragment> = HashMap::new();
-        if self.keep_fragments {
-            let packed = self.files.iter().zip(&is_packed);
-            for &file in packed.filter_map(|(file, &is_packed)| is_packed.then_some(file)) {
-                if old.of(file).is_some() {
-                    continue;
-                }
-                if let Some((_, id, begin)) = self.shared_tail(inventory, options, file)? {
-                    let tail = inventory.size(file) % block_bytes;
-                    let shared = shared.entry(id).or_insert(SourceFragment {
-                        used: 0,
-                        end: 0,
-                        files: 0,
-                        number: None,
-                    });
-                    shared.used += tail;
-                    shared.end = shared.end.max(begin + tail);
-                    shared.files += 1;
-                }
-            }
-            // A block that is mostly unused is rebuilt.
-            shared.retain(|_, shared| shared.used * 2 >= shared.end);
-        }
-
+        let mut source = self.source_fragments(inventory, options, old)?;
         // The number of each fragment of the old image, and the last file with a tail in it.
-        let mut places_of_old = vec![None; old.fragments.len()];
-        let (mut number, mut open, mut open_number, mut used) = (0, 0, 0, block_bytes);
-        for (index, &has_tail) in is_packed.iter().enumerate() {
-            if !has_tail {
-                continue;
-            }
+        let mut old_numbers = vec![None; old.fragments.len()];
+        let mut packer = TailPacker::new(self.block_bytes);
+        let (mut tails, mut open) = (Vec::new(), 0);
+        for index in 0..self.files.len() {
             let file = self.files[index];
-            if let Some((fragment, offset)) = old.of(file) {
-                let (number, last) = places_of_old[fragment].get_or_insert_with(|| {
-                    number += 1;
-                    (number - 1, index)
-                });
-                *last = index;
-                self.place(
-                    file,
-                    TailPosition {
-                        fragment: *number,
-                        offset,
-                    },
-                );
+            let size = inventory.size(file);
+            if !self.is_packed(size) {
                 continue;
             }
-            if !shared.is_empty()
-                && let Some((extent, id, begin)) = self.shared_tail(inventory, options, file)?
-                && let Some(shared) = shared.get_mut(&id)
+            let in_source = match old.of(file) {
+                None if !source.is_empty() => self.source_tail(inventory, options, file)?,
+                _ => None,
+            };
+            let position = if let Some((fragment, offset)) = old.of(file) {
+                let place = &mut old_numbers[fragment];
+                let (number, last) = place.get_or_insert_with(|| (packer.number(), index));
+                *last = index;
+                TailPosition {
+                    fragment: *number,
+                    offset,
+                }
+            } else if let Some((extent, id, begin)) = in_source
+                && let Some(fragment) = source.get_mut(&id)
             {
-                let number = *shared.number.get_or_insert_with(|| {
-                    let content = FragmentContent::Kept {
-                        file,
-                        extent,
-                        len: shared.end as usize,
-                        files: shared.files,
-                    };
-                    number += 1;
+                let number = *fragment.number.get_or_insert_with(|| {
+                    let number = packer.number();
                     self.fragments.push(PlannedFragment {
-                        number: number - 1,
-                        content,
+                        number,
+                        content: FragmentContent::Kept {
+                            file,
+                            extent,
+                            len: fragment.end as usize,
+                            files: fragment.files,
+                        },
                         after: index,
                     });
-                    number - 1
+                    number
                 });
-                self.place(
-                    file,
-                    TailPosition {
-                        fragment: number,
-                        offset: begin as u32,
-                    },
-                );
-                continue;
-            }
-            let tail = inventory.size(file) % block_bytes;
-            if used + tail > block_bytes {
-                self.end_fragment(open_number, open, index);
-                (open, open_number, used) = (self.tails.len(), number, 0);
-                number += 1;
-            }
-            self.place(
-                file,
                 TailPosition {
-                    fragment: open_number,
-                    offset: used as u32,
-                },
-            );
-            self.tails.push(file);
-            used += tail;
+                    fragment: number,
+                    offset: begin as u32,
+                }
+            } else {
+                let position = packer.place(size % self.block_bytes);
+                if position.offset == 0 {
+                    self.end_fragment(open, std::mem::take(&mut tails), index);
+                    open = position.fragment;
+                }
+                tails.push(file);
+                position
+            };
+            self.place(file, position);
         }
-        self.end_fragment(open_number, open, self.files.len());
-        for (&content, place) in old.fragments.iter().zip(places_of_old) {
+        self.end_fragment(open, tails, self.files.len());
+        for (&content, place) in old.fragments.iter().zip(old_numbers) {
             let Some((number, last)) = place else {
                 continue;
             };
-            // Where it would be if it ended because the next tail did not fit.
-            let next = is_packed[last + 1..]
-                .iter()
-                .position(|&is_packed| is_packed);
+            // As if it ended because the next tail did not fit.
+            let is_packed = |&index: &usize| self.is_packed(inventory.size(self.files[index]));
+            let next = (last + 1..self.files.len()).find(is_packed);
             self.fragments.push(PlannedFragment {
                 number,
                 content: FragmentContent::Old(content),
-                after: next.map_or(self.files.len(), |next| last + 1 + next),
+                after: next.unwrap_or(self.files.len()),
             });
         }
         self.fragments
@@ -377,10 +330,39 @@ impl DataLayout {
         Ok(())
     }
 
-    /// Closes the fragment that starts with the tail at index `from`, if it has any tails.
-    fn end_fragment(&mut self, number: u32, from: usize, after: usize) {
-        if from < self.tails.len() {
-            let content = FragmentContent::Tails(from..self.tails.len());
+    /// The fragment blocks of the source that are kept.
+    fn source_fragments(
+        &self,
+        inventory: &Inventory,
+        options: &Options,
+        old: &OldTails,
+    ) -> Result<HashMap<ExtentId, SourceFragment>> {
+        let mut fragments: HashMap<ExtentId, SourceFragment> = HashMap::new();
+        if !self.keep_fragments {
+            return Ok(fragments);
+        }
+        for &file in &self.files {
+            let size = inventory.size(file);
+            if self.is_packed(size)
+                && old.of(file).is_none()
+                && let Some((_, id, begin)) = self.source_tail(inventory, options, file)?
+            {
+                let tail = size % self.block_bytes;
+                let fragment = fragments.entry(id).or_default();
+                fragment.used += tail;
+                fragment.end = fragment.end.max(begin + tail);
+                fragment.files += 1;
+            }
+        }
+        // A block that is mostly unused is rebuilt.
+        fragments.retain(|_, fragment| fragment.used * 2 >= fragment.end);
+        Ok(fragments)
+    }
+
+    /// Ends the fragment block with these tails, if there are any.
+    fn end_fragment(&mut self, number: u32, tails: Vec<FileId>, after: usize) {
+        if !tails.is_empty() {
+            let content = FragmentContent::Tails(tails);
             self.fragments.push(PlannedFragment {
                 number,
                 content,
@@ -390,7 +372,7 @@ impl DataLayout {
     }
 
     /// The compressed source block that holds a file's tail, and the offset of the tail in its content.
-    fn shared_tail(
+    fn source_tail(
         &self,
         inventory: &Inventory,
         options: &Options,
@@ -451,7 +433,7 @@ impl DataLayout {
                 jobs.push(match &fragment.content {
                     FragmentContent::Tails(tails) => BlockJob::Fragment {
                         number,
-                        tails: self.tails[tails.clone()].to_vec(),
+                        tails: tails.clone(),
                     },
                     &FragmentContent::Kept {
                         file,

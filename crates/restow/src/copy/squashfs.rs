@@ -19,22 +19,24 @@ pub(super) fn write(
     warn: &mut dyn FnMut(Error),
 ) -> Result<CopySummary> {
     let (inventory, all) = (&job.inventory, job.options);
-    let options = Options {
-        duplicates: all.duplicates,
-        mkfs_time: all.mkfs_time.unwrap_or_else(|| {
-            let files = inventory.files();
-            let times = files.map(|file| inventory.metadata(file).mtime.seconds);
-            times.max().unwrap_or(0).clamp(0, u32::MAX.into()) as u32
-        }),
-        epoch: all.epoch,
-        priorities: (all.priorities.as_ref()).map_or(Vec::new(), |list| list.of(inventory)),
-        keep_blocks: !all.recompress,
-        old: reuse::squashfs(job, warn)?,
-        skip_unreadable: all.skips(),
-        verify: all.verify,
-        ..all.squashfs.clone()
-    };
+    let mkfs_time = all.mkfs_time.unwrap_or_else(|| {
+        let files = inventory.files();
+        let times = files.map(|file| inventory.metadata(file).mtime.seconds);
+        times.max().unwrap_or(0).clamp(0, u32::MAX.into()) as u32
+    });
+    let priorities = all.priorities.as_ref();
+    let options = (all.squashfs.clone())
+        .duplicates(all.duplicates)
+        .mkfs_time(mkfs_time)
+        .epoch(all.epoch)
+        .priorities(priorities.map_or(Vec::new(), |list| list.of(inventory)))
+        .keep_blocks(!all.recompress)
+        .old(reuse::squashfs(job, warn)?)
+        .skip_unreadable(all.skips())
+        .verify(all.verify);
     refuse_excess_holes(job, &options)?;
+    // The writer does not have to look for holes again.
+    let options = options.sparse_max(u64::MAX);
     let mut output = job.output()?;
     let made = squashfs::create(inventory, &options, all.parallel, progress, &mut output);
     let mut summary = job.finish(made, output)?;
