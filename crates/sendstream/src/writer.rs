@@ -70,8 +70,9 @@ impl<W: Write> StreamWriter<W> {
         Ok(())
     }
 
-    /// Writes whole commands as they are: [`Record::bytes`](crate::Record::bytes) of a stream of
-    /// the same version, or what [`Command::emit`] made.
+    /// Writes whole commands as they are:
+    /// [`CommandRecord::bytes`](crate::CommandRecord::bytes) of a stream of the same version, or
+    /// those that [`Command::emit`] made.
     ///
     /// # Errors
     /// What the output reports.

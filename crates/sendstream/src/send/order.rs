@@ -7,7 +7,7 @@ pub(super) const ROOT: u64 = 256;
 /// Linux knows no longer path, with a NUL at its end.
 pub(super) const PATH_BYTES_MAX: usize = 4095;
 
-/// What a btrfs image stores of its files that [`FileSystem`] does not show.
+/// The stored records of the files of a btrfs image, which [`tree::FileSystem`] does not show.
 pub trait StoredFiles: Sync {
     /// The names of a file, in the order in which they are stored: each a directory and a name in
     /// it. The root directory has none.

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Error, Result};
 
-/// A temporary file for what [tables](super::Table) do not keep in memory. It has no name, and ends with the last of them.
+/// A temporary file for the parts of [tables](super::RecordTable) that are not in memory. It has no
+/// name, and ends with the last of them.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     /// `None` if all is kept in memory.
