@@ -86,7 +86,7 @@ pub(crate) struct Ls {
 pub(crate) fn run(args: &Ls) -> Result<()> {
     let address = Address::of(&args.src)?;
     let source = args.source.open(&address, false)?;
-    let mut list = Listing {
+    let mut list = TreeLister {
         args,
         source: &source,
         out: BufWriter::new(io::stdout().lock()),
@@ -129,13 +129,13 @@ pub(crate) fn run(args: &Ls) -> Result<()> {
     Ok(list.out.flush()?)
 }
 
-struct Listing<'a, W> {
+struct TreeLister<'a, W> {
     args: &'a Ls,
     source: &'a SourceTree,
     out: W,
 }
 
-impl<W: Write> Listing<'_, W> {
+impl<W: Write> TreeLister<'_, W> {
     fn tree(&self) -> &dyn FileSystem {
         &**self.source.tree()
     }

@@ -1,4 +1,5 @@
-//! Compares the codecs on a file, in blocks of 128 KiB: `cargo run --release -p restow-codec --example compare -- FILE`.
+//! Compares the codecs on a file, in blocks of 128 KiB: `cargo run --release -p restow-codec
+//! --example compare -- FILE`.
 use std::error::Error;
 use std::io::{Write, stdout};
 
@@ -37,7 +38,8 @@ pub(crate) fn print_sizes(content: &[u8], out: &mut dyn Write) -> Result<(), Box
         let mut encoder = Encoder::new(&settings)?;
         let mut bytes = 0;
         for block in content.chunks(BLOCK) {
-            // With less room than the block, what does not become smaller gives `None`: it is stored as it is.
+            // With less room than the block, what does not become smaller gives `None`: it is
+            // stored as it is.
             let Some(len) = encoder.compress(&mut packed[..block.len() - 1], block) else {
                 bytes += block.len();
                 continue;

@@ -36,8 +36,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// What was found in the stored bytes of the block, and at which offset: the value that is wrong if it is known,
-    /// otherwise the first eight bytes as a number, in the order in which a hex dump shows them.
+    /// What was found in the stored bytes of the block, and at which offset: the value that is
+    /// wrong if it is known, otherwise the first eight bytes as a number, in the order in which a
+    /// hex dump shows them.
     pub fn found(self, stored: &[u8]) -> (usize, u64) {
         match self {
             Error::Framing { at, got, .. } => (at, got),

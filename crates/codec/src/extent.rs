@@ -1,7 +1,8 @@
 //! Extents in the form that btrfs stores and sends: a codec's output with its frame.
 //!
-//! zlib and zstd have their own frames; LZO needs [segments](crate::segments). Extents in whole sectors are padded
-//! with zeros. The content can be shorter than its extent; the rest reads as zeros.
+//! zlib and zstd have their own frames; LZO needs [segments](crate::segments). Extents in whole
+//! sectors are padded with zeros. The content can be shorter than its extent; the rest reads as
+//! zeros.
 #![cfg_attr(
     not(test),
     warn(
@@ -19,8 +20,9 @@ use crate::{Algorithm, Decoder, Encoder, Error, ZstdFrame};
 const WINDOW_MAX: u64 = 1 << 17;
 
 impl Algorithm {
-    /// Whether `stored` can be a btrfs extent, judging by its header: a zstd frame must be complete, need no
-    /// dictionary and have a window that Linux accepts. Only decoding verifies the rest.
+    /// Whether `stored` can be a btrfs extent, judging by its header: a zstd frame must be
+    /// complete, need no dictionary and have a window that Linux accepts. Only decoding verifies
+    /// the rest.
     pub fn is_extent(self, stored: &[u8]) -> bool {
         match self {
             Algorithm::Zlib | Algorithm::LzoBtrfs { .. } => true,
@@ -31,8 +33,9 @@ impl Algorithm {
 }
 
 impl Encoder {
-    /// Encodes `src` as an extent, without padding, into the beginning of `dst`: LZO in segments of one sector each,
-    /// the others like [`Encoder::compress`]. Returns the encoded length, or `None` if `dst` is too short.
+    /// Encodes `src` as an extent, without padding, into the beginning of `dst`: LZO in segments of
+    /// one sector each, the others like [`Encoder::compress`]. Returns the encoded length, or
+    /// `None` if `dst` is too short.
     ///
     /// # Panics
     /// If the settings are for LZO and `sector_bytes` is not a power of two from 4 KiB to 64 KiB.
@@ -53,14 +56,15 @@ impl Encoder {
 }
 
 impl Decoder {
-    /// Decodes an extent, padded or not, and fills all of `dst`, with zeros after the content. Returns the length of
-    /// the content.
+    /// Decodes an extent, padded or not, and fills all of `dst`, with zeros after the content.
+    /// Returns the length of the content.
     ///
-    /// Content longer than `dst` is truncated if the framing allows it: zstd and LZO segments stop when `dst` is full.
+    /// Content longer than `dst` is truncated if the framing allows it: zstd and LZO segments stop
+    /// when `dst` is full.
     ///
     /// # Errors
-    /// The stored bytes break their format, a zstd frame has a larger window than Linux accepts, or a zlib stream or
-    /// one segment holds more than `dst`.
+    /// The stored bytes break their format, a zstd frame has a larger window than Linux accepts, or
+    /// a zlib stream or one segment holds more than `dst`.
     pub fn decompress_extent(
         &mut self,
         algorithm: Algorithm,
@@ -86,12 +90,12 @@ impl Decoder {
         Ok(len)
     }
 
-    /// Decodes one zlib stream, padded or not, into the beginning of `dst`. Returns the length of the content and the
-    /// length of the stream.
+    /// Decodes one zlib stream, padded or not, into the beginning of `dst`. Returns the length of
+    /// the content and the length of the stream.
     ///
     /// # Errors
-    /// The stream breaks its format, holds more than `dst`, is followed by anything but zeros, or has a checksum of
-    /// zero, which makes it impossible to find its end.
+    /// The stream breaks its format, holds more than `dst`, is followed by anything but zeros, or
+    /// has a checksum of zero, which makes it impossible to find its end.
     pub fn decompress_zlib_extent(
         &mut self,
         dst: &mut [u8],

@@ -36,8 +36,8 @@ use segments::Segments;
 
 /// The algorithm that decodes stored bytes.
 ///
-/// [`Decoder::decompress`] accepts exactly one block. Containers that store whole sectors, such as btrfs, pad it with
-/// zeros: [`Decoder::decompress_extent`] accepts both.
+/// [`Decoder::decompress`] accepts exactly one block. Containers that store whole sectors, such as
+/// btrfs, pad it with zeros: [`Decoder::decompress_extent`] accepts both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// One zlib stream (RFC 1950).
@@ -87,8 +87,8 @@ impl Algorithm {
 /// How to encode blocks. [`Encoder::new`] rejects levels that are out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Settings {
-    /// zlib: level 1 to 12. Up to 9, the ratio is at least that of the zlib library at the same level; 10 to 12 search
-    /// harder.
+    /// zlib: level 1 to 12. Up to 9, the ratio is at least that of the zlib library at the same
+    /// level; 10 to 12 search harder.
     Zlib {
         /// The level.
         level: u8,
@@ -100,7 +100,8 @@ pub enum Settings {
     },
     /// LZO1X-1, the fast encoder of LZO.
     Lzo,
-    /// LZO's slow encoder, level 2 to 9. Level 8 gives about the size of LZO1X-999 at level 8, which mksquashfs uses.
+    /// LZO's slow encoder, level 2 to 9. Level 8 gives about the size of LZO1X-999 at level 8,
+    /// which mksquashfs uses.
     LzoOptimal {
         /// The level.
         level: u8,
@@ -120,7 +121,8 @@ pub enum Settings {
         extreme: bool,
         /// Maximum distance of matches in bytes, at least 4 KiB. Shorter blocks use less.
         dictionary_bytes: u32,
-        /// Each of these filters is tried on every block, as well as none; the smallest result is used.
+        /// Each of these filters is tried on every block, as well as none; the smallest result is
+        /// used.
         filters: Filters,
     },
 }
@@ -163,7 +165,8 @@ impl Encoder {
     /// Creates an encoder with these settings.
     ///
     /// # Errors
-    /// [`Error::Settings`] if a level or size is out of range, [`Error::NotBuilt`] without the codec's feature.
+    /// [`Error::Settings`] if a level or size is out of range, [`Error::NotBuilt`] without the
+    /// codec's feature.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         let algorithm = settings.algorithm();
         let kind = match *settings {
@@ -199,10 +202,12 @@ impl Encoder {
         Ok(Encoder { algorithm, kind })
     }
 
-    /// Encodes `src` into the beginning of `dst`. Returns the encoded length, or `None` if it does not fit.
+    /// Encodes `src` into the beginning of `dst`. Returns the encoded length, or `None` if it does
+    /// not fit.
     ///
-    /// To get only results that are smaller than the source, pass a destination one byte shorter than it. The same
-    /// input, destination length and settings give the same bytes. Bytes of `dst` after the result can be overwritten.
+    /// To get only results that are smaller than the source, pass a destination one byte shorter
+    /// than it. The same input, destination length and settings give the same bytes. Bytes of `dst`
+    /// after the result can be overwritten.
     pub fn compress(&mut self, dst: &mut [u8], src: &[u8]) -> Option<usize> {
         match self.kind {
             #[cfg(feature = "zlib")]
@@ -222,8 +227,9 @@ impl Encoder {
         }
     }
 
-    /// Like [`Encoder::compress`], but xz uses this one filter (or none) instead of those in the settings: for callers
-    /// that know the kind of content. At most one bit of `filter` is set. The other codecs have no filters.
+    /// Like [`Encoder::compress`], but xz uses this one filter (or none) instead of those in the
+    /// settings: for callers that know the kind of content. At most one bit of `filter` is set. The
+    /// other codecs have no filters.
     pub fn compress_filtered(
         &mut self,
         filter: Filters,
@@ -256,12 +262,13 @@ impl Decoder {
 
     /// Decodes one block into the beginning of `dst` and returns the length of the content.
     ///
-    /// `src` is the whole block. The codec decides whether bytes after the end of a stream are an error: LZO, LZ4 and
-    /// zstd reject them; zlib, xz and btrfs' LZO segments ignore them. Bytes of `dst` after the result can be
-    /// overwritten.
+    /// `src` is the whole block. The codec decides whether bytes after the end of a stream are an
+    /// error: LZO, LZ4 and zstd reject them; zlib, xz and btrfs' LZO segments ignore them. Bytes of
+    /// `dst` after the result can be overwritten.
     ///
     /// # Errors
-    /// The block breaks its format, or holds more than `dst`; [`Error::NotBuilt`] without the codec's feature.
+    /// The block breaks its format, or holds more than `dst`; [`Error::NotBuilt`] without the
+    /// codec's feature.
     pub fn decompress(
         &mut self,
         algorithm: Algorithm,

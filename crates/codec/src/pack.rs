@@ -24,8 +24,8 @@ const HAS_CHECKSUMS: u8 = 0x80;
 /// The bits that must be zero.
 const RESERVED: u8 = 0x7c;
 
-/// Compresses parts of a stream, each into a gzip member, an .xz stream or a zstd frame. Decompressed one after another,
-/// they are the whole.
+/// Compresses parts of a stream, each into a gzip member, an .xz stream or a zstd frame.
+/// Decompressed one after another, they are the whole.
 pub struct Packer {
     wrapper: Wrapper,
     level: u8,
@@ -37,7 +37,8 @@ impl Packer {
     /// A packer with this level, or the usual one of the format: 6 for gzip and xz, 3 for zstd.
     ///
     /// # Errors
-    /// [`Error::Settings`] if the level is out of range, [`Error::NotBuilt`] without the format's feature.
+    /// [`Error::Settings`] if the level is out of range, [`Error::NotBuilt`] without the format's
+    /// feature.
     pub fn new(wrapper: Wrapper, level: Option<u8>) -> Result<Packer, Error> {
         let level = level.unwrap_or(match wrapper {
             Wrapper::Gzip | Wrapper::Xz => 6,
@@ -68,8 +69,8 @@ impl Packer {
         })
     }
 
-    /// The length of a part's content in bytes: large enough that the cuts cost little, and small enough to read one in
-    /// place of the whole.
+    /// The length of a part's content in bytes: large enough that the cuts cost little, and small
+    /// enough to read one in place of the whole.
     pub const fn part_bytes(wrapper: Wrapper) -> usize {
         match wrapper {
             Wrapper::Gzip => 1 << 20,
@@ -128,7 +129,8 @@ fn xz(level: u8, content: &[u8], packed: &mut [u8]) -> Result<usize, Error> {
     }
 }
 
-/// The frames of a zstd file: with it, content is read from the middle without decoding what comes before.
+/// The frames of a zstd file: with it, content is read from the middle without decoding what comes
+/// before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeekTable {
     frames: Vec<SeekFrame>,
@@ -178,8 +180,8 @@ impl SeekTable {
         bytes
     }
 
-    /// The length of the whole table, if `footer`, the last [`SeekTable::FOOTER_BYTES`] bytes of a file, is the end of
-    /// one.
+    /// The length of the whole table, if `footer`, the last [`SeekTable::FOOTER_BYTES`] bytes of a
+    /// file, is the end of one.
     pub fn len_of(footer: &[u8; FOOTER_BYTES]) -> Option<u64> {
         let [a, b, c, d, flags, magic @ ..] = *footer;
         if magic != SEEK_TABLE_MAGIC.to_le_bytes() || flags & RESERVED != 0 {

@@ -1,10 +1,11 @@
 //! LZO1X segments: the btrfs framing of extents for an algorithm without a frame of its own.
 //!
-//! An extent begins with its length, which includes these four bytes. Segments follow, each preceded by the length of
-//! its encoded bytes. Each holds one sector of content; the last one can hold less. Lengths are little-endian and
-//! never cross a sector boundary: if fewer than four bytes of the sector remain after a segment, they are filled with
-//! zeros. The extent's length includes these zeros, even after the last segment; earlier versions of this project left
-//! out the last ones.
+//! An extent begins with its length, which includes these four bytes. Segments follow, each
+//! preceded by the length of its encoded bytes. Each holds one sector of content; the last one can
+//! hold less. Lengths are little-endian and never cross a sector boundary: if fewer than four bytes
+//! of the sector remain after a segment, they are filled with zeros. The extent's length includes
+//! these zeros, even after the last segment; earlier versions of this project left out the last
+//! ones.
 #![cfg_attr(
     not(test),
     warn(
@@ -50,7 +51,8 @@ impl Segments {
         Ok(Segments { sector_bytes })
     }
 
-    /// Encodes `src` into the beginning of `dst`; `None` if it does not fit. `encode` does so for the content of a segment.
+    /// Encodes `src` into the beginning of `dst`; `None` if it does not fit. `encode` does so for
+    /// the content of a segment.
     pub(crate) fn compress(
         self,
         dst: &mut [u8],
@@ -74,8 +76,8 @@ impl Segments {
     /// Decodes segments into the beginning of `dst` until it is full.
     ///
     /// # Errors
-    /// A length is impossible, or a segment breaks its format, holds more than a sector, or holds less and is not the
-    /// last one.
+    /// A length is impossible, or a segment breaks its format, holds more than a sector, or holds
+    /// less and is not the last one.
     pub(crate) fn decompress(self, dst: &mut [u8], src: &[u8]) -> Result<DecodedSegments, Error> {
         let broken = |what, at, got: usize| Error::Framing {
             what,
@@ -171,8 +173,9 @@ mod tests {
         (all, end)
     }
 
-    /// Every tail length, and every position in a sector where the last segment can end: the output is what Linux
-    /// writes, and it reads back with and without padding, into a destination that is exact, too short or too long.
+    /// Every tail length, and every position in a sector where the last segment can end: the output
+    /// is what Linux writes, and it reads back with and without padding, into a destination that is
+    /// exact, too short or too long.
     #[test]
     fn every_tail_and_end_reads_back() {
         let mut workspace = Box::default();
@@ -197,7 +200,8 @@ mod tests {
                     .is_none()
             );
 
-            // Without the padding after the last segment, as earlier versions of this project wrote it.
+            // Without the padding after the last segment, as earlier versions of this project wrote
+            // it.
             let mut unpadded = expected[..end].to_vec();
             unpadded[..4].copy_from_slice(&(end as u32).to_le_bytes());
             for stored in [&stored, &expected, &unpadded] {

@@ -64,12 +64,13 @@ impl Wrapper {
         }
     }
 
-    /// Decompresses `input`, from its current position to its end, into `out`. Returns the number of bytes written.
+    /// Decompresses `input`, from its current position to its end, into `out`. Returns the number
+    /// of bytes written.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the input is truncated; `InvalidData` or `InvalidInput` if it breaks the format, does not
-    /// match its checksum, or requires too much memory; `Unsupported` with [`Error::NotBuilt`] without the format's
-    /// feature; otherwise the errors of `input` and `out`.
+    /// `UnexpectedEof` if the input is truncated; `InvalidData` or `InvalidInput` if it breaks the
+    /// format, does not match its checksum, or requires too much memory; `Unsupported` with
+    /// [`Error::NotBuilt`] without the format's feature; otherwise the errors of `input` and `out`.
     pub fn decompress(self, input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
         match self {
             #[cfg(feature = "zlib")]

@@ -3,8 +3,8 @@
 use crate::{Error, Filters};
 use liblzma::stream::{self, Action, Check, LzmaOptions, Status, Stream};
 
-/// A decoder's memory limit: the dictionary of the largest block and liblzma's own tables, with room to spare. A
-/// header can ask for 4 GiB.
+/// A decoder's memory limit: the dictionary of the largest block and liblzma's own tables, with
+/// room to spare. A header can ask for 4 GiB.
 const DECODER_MEMORY_MAX: u64 = 16 << 20;
 
 /// The smallest dictionary of the format.

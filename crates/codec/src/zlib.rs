@@ -12,8 +12,8 @@
 use crate::Error;
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
-/// libdeflate's level for each of zlib's levels 1 to 9, chosen so that the result is no larger than zlib's; above 9,
-/// libdeflate's own levels.
+/// libdeflate's level for each of zlib's levels 1 to 9, chosen so that the result is no larger than
+/// zlib's; above 9, libdeflate's own levels.
 const LEVELS: [i32; 12] = [1, 2, 3, 4, 5, 6, 6, 7, 7, 10, 11, 12];
 
 pub(crate) struct Encoder(Compressor);
@@ -53,11 +53,12 @@ impl Decoder {
     }
 }
 
-/// The end of a stream that decoded to `content`, if everything after it is zero and the end can be determined.
+/// The end of a stream that decoded to `content`, if everything after it is zero and the end can be
+/// determined.
 ///
-/// The last four bytes of a stream are the content's checksum. So the last nonzero byte of `src` is the last nonzero
-/// byte of the checksum, unless the checksum is zero: then it is somewhere before it, and the number of zeros that
-/// belong to the stream is unknown.
+/// The last four bytes of a stream are the content's checksum. So the last nonzero byte of `src` is
+/// the last nonzero byte of the checksum, unless the checksum is zero: then it is somewhere before
+/// it, and the number of zeros that belong to the stream is unknown.
 pub(crate) fn end(content: &[u8], src: &[u8]) -> Option<usize> {
     let sum = libdeflater::adler32(content).to_be_bytes();
     if sum == [0; 4] {

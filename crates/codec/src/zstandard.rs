@@ -15,7 +15,8 @@ use crate::Error;
 #[cfg(feature = "zstd")]
 pub(crate) struct Encoder {
     level: i32,
-    /// The workspace fits the largest block so far, of this many bytes. Its tables are kept between blocks.
+    /// The workspace fits the largest block so far, of this many bytes. Its tables are kept between
+    /// blocks.
     compressor: zstd::Compressor<Vec<u8>>,
     workspace_size: usize,
 }
@@ -56,8 +57,9 @@ pub struct ZstdFrame {
 }
 
 impl ZstdFrame {
-    /// Parses the frame at the beginning of `src`; `None` unless it is complete, needs no dictionary and has a window
-    /// of at most `window_max` bytes. Without the feature `zstd` always `None`.
+    /// Parses the frame at the beginning of `src`; `None` unless it is complete, needs no
+    /// dictionary and has a window of at most `window_max` bytes. Without the feature `zstd` always
+    /// `None`.
     #[cfg(feature = "zstd")]
     pub fn parse(src: &[u8], window_max: u64) -> Option<ZstdFrame> {
         let zstd::Frame::Zstd(header) = zstd::Frame::parse(src).ok()? else {

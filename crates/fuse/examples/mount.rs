@@ -1,4 +1,5 @@
-//! Mounts a tar archive until somebody unmounts it, as root: `cargo run -p restow-fuse --example mount -- ARCHIVE DIRECTORY`.
+//! Mounts a tar archive until somebody unmounts it, as root: `cargo run -p restow-fuse --example
+//! mount -- ARCHIVE DIRECTORY`.
 use std::error::Error;
 use std::fs::File;
 use std::io::{Write, stderr, stdout};

@@ -1,7 +1,8 @@
 //! Reading ahead in files that are read in sequence.
 //!
-//! Linux asks for at most 256 KiB ahead, so that two threads decode at most two blocks of usual size at once, and one a larger
-//! block while the other waits for it. Here, threads of their own decode the next blocks: the tree keeps what they decode.
+//! Linux asks for at most 256 KiB ahead, so that two threads decode at most two blocks of usual
+//! size at once, and one a larger block while the other waits for it. Here, threads of their own
+//! decode the next blocks: the tree keeps what they decode.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

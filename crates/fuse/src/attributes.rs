@@ -60,7 +60,8 @@ impl Attributes {
         self.stored_bytes.min(SIZE_MAX).div_ceil(SECTOR_BYTES)
     }
 
-    /// Access, modification and change. A time that the container does not store is that of the last modification.
+    /// Access, modification and change. A time that the container does not store is that of the
+    /// last modification.
     fn times(&self) -> [Time; 3] {
         let mtime = self.metadata.mtime;
         [

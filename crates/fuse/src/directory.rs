@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tree::{DirEntry, Error, FileKind, Ino, Result, to_usize};
 
-/// Bytes of directories that are kept. The last ones are kept whatever their size, so that a large directory is read once while it
-/// is listed.
+/// Bytes of directories that are kept. The last ones are kept whatever their size, so that a large
+/// directory is read once while it is listed.
 const KEPT_BYTES: usize = 16 << 20;
 /// Number of directories that are kept whatever their size.
 const KEPT_MIN: usize = 2;

@@ -49,7 +49,8 @@ impl Served {
         Ok(())
     }
 
-    /// Puts small files that the program probably reads next into the page cache, before a `READ` is answered.
+    /// Puts small files that the program probably reads next into the page cache, before a `READ`
+    /// is answered.
     pub(crate) fn send_siblings(&self, request: &Request<'_>, device: &impl FuseDevice) {
         if let (Some(siblings), Some((0, _))) = (&self.siblings, place_of_read(request)) {
             let ino = self.nodes.ino(request.node);
@@ -190,7 +191,8 @@ fn place_of_read(request: &Request<'_>) -> Option<(u64, u32)> {
     Some((body.u64()?, body.u32()?))
 }
 
-/// Appends what fits in `size` bytes; if there is no size, a `struct fuse_getxattr_out` with the length.
+/// Appends what fits in `size` bytes; if there is no size, a `struct fuse_getxattr_out` with the
+/// length.
 fn put_sized(bytes: &[u8], size: u32, reply: &mut Reply) -> Answer {
     if size == 0 {
         let len = u32::try_from(bytes.len()).map_err(|_| Errno(errno::ERANGE))?;

@@ -1,12 +1,14 @@
 //! Serves a [`tree::FileSystem`] to the kernel, read-only, over the protocol of FUSE.
 //!
-//! A [`Server`] answers requests; it knows no format and makes no system call but reading and writing its [`FuseDevice`]. Whoever
-//! uses it opens and mounts the device, starts a thread for each [`Server::serve`], and prints what it reports.
+//! A [`Server`] answers requests; it knows no format and makes no system call but reading and
+//! writing its [`FuseDevice`]. Whoever uses it opens and mounts the device, starts a thread for
+//! each [`Server::serve`], and prints what it reports.
 //!
-//! The tree does not change, so the kernel may keep everything for as long as it likes, except for a [live](Options::is_live) tree:
-//! a directory is sent once, with the attributes of its files; files are not opened and closed; a name that does not exist is
-//! asked for once. Numbers of files in the protocol are those of the tree, so nothing needs to be remembered about what the
-//! kernel knows, and a file handle of NFS is valid after the next mount.
+//! The tree does not change, so the kernel may keep everything for as long as it likes, except for
+//! a [live](Options::is_live) tree: a directory is sent once, with the attributes of its files;
+//! files are not opened and closed; a name that does not exist is asked for once. Numbers of files
+//! in the protocol are those of the tree, so nothing needs to be remembered about what the kernel
+//! knows, and a file handle of NFS is valid after the next mount.
 //!
 //! ```no_run
 //! use std::fs::File;

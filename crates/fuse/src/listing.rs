@@ -17,8 +17,9 @@ const NAMED_BYTES: usize = 24;
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
 impl Served {
-    /// `READDIR` and `READDIRPLUS`: as many entries as fit, starting with the one at an offset, which is the number of entries
-    /// before it. With `plus`, each with its attributes, so that the kernel does not ask for them.
+    /// `READDIR` and `READDIRPLUS`: as many entries as fit, starting with the one at an offset,
+    /// which is the number of entries before it. With `plus`, each with its attributes, so that the
+    /// kernel does not ask for them.
     pub(crate) fn answer_readdir(
         &self,
         request: &Request<'_>,
@@ -76,8 +77,8 @@ impl Served {
         }
     }
 
-    /// Appends a `struct fuse_entry_out`, and returns the number that programs see. A file whose attributes cannot be read has
-    /// only a name here; whoever asks for them gets the error.
+    /// Appends a `struct fuse_entry_out`, and returns the number that programs see. A file whose
+    /// attributes cannot be read has only a name here; whoever asks for them gets the error.
     fn put_attributes(
         &self,
         dir: Ino,

@@ -64,7 +64,8 @@ impl Served {
         Ok(())
     }
 
-    /// The attributes of the file that is asked about, after appending how long the kernel may keep them.
+    /// The attributes of the file that is asked about, after appending how long the kernel may keep
+    /// them.
     fn attributes_with_lifetime(
         &self,
         request: &Request<'_>,
@@ -87,7 +88,8 @@ impl Served {
         Ok(())
     }
 
-    /// `STATX`, which is sent if a program wants to know the time of birth: `struct fuse_statx_out`.
+    /// `STATX`, which is sent if a program wants to know the time of birth: `struct
+    /// fuse_statx_out`.
     pub(crate) fn answer_statx(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         if !self.options.has_birth_times {
             return Err(Errno(errno::ENOSYS));

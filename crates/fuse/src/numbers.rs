@@ -7,8 +7,9 @@ use crate::raw;
 /// What `st_ino` of a file is.
 pub type Numbers = Box<dyn Fn(Ino) -> tree::Result<u64> + Send + Sync>;
 
-/// How numbers of the tree become those of the protocol, in which the root is 1 and no file is 0. All others are the tree's
-/// number plus 1; the file that would be 1 then has the number of the root.
+/// How numbers of the tree become those of the protocol, in which the root is 1 and no file is 0.
+/// All others are the tree's number plus 1; the file that would be 1 then has the number of the
+/// root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeNumbers {
     root: u64,

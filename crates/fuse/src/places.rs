@@ -9,7 +9,8 @@ use crate::directory::Directories;
 
 /// Number of directories whose place is remembered: those of the largest trees.
 const DIRECTORIES_MAX: usize = 1 << 20;
-/// Number of files whose place is remembered: those that were looked up last. Where others are, their directory says.
+/// Number of files whose place is remembered: those that were looked up last. Where others are,
+/// their directory says.
 const FILES_MAX: usize = 1024;
 /// Deepest directory that has a path.
 const DEPTH_MAX: usize = 4096;

@@ -1,4 +1,5 @@
-//! Requests as the kernel sends them (`linux/fuse.h`, protocol 7.40). Numbers are in the byte order of the machine.
+//! Requests as the kernel sends them (`linux/fuse.h`, protocol 7.40). Numbers are in the byte order
+//! of the machine.
 
 /// `FUSE_KERNEL_VERSION`.
 pub(crate) const MAJOR: u32 = 7;
@@ -10,8 +11,8 @@ pub(crate) const MINOR_MIN: u32 = 28;
 /// `FUSE_ROOT_ID`.
 pub(crate) const ROOT: u64 = 1;
 
-/// Bytes of the longest request: the kernel wants room for 8 KiB (`FUSE_MIN_READ_BUFFER`) and for as many bytes to write as were
-/// negotiated, which are [`WRITE_BYTES_MAX`].
+/// Bytes of the longest request: the kernel wants room for 8 KiB (`FUSE_MIN_READ_BUFFER`) and for
+/// as many bytes to write as were negotiated, which are [`WRITE_BYTES_MAX`].
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 /// Nothing is written; the kernel accepts no less than a page.

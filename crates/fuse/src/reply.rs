@@ -2,7 +2,8 @@
 
 /// The size of `struct fuse_out_header`.
 const HEADER_BYTES: usize = 16;
-/// Most bytes that a reply has after its header: the kernel asks for at most 256 pages, as negotiated.
+/// Most bytes that a reply has after its header: the kernel asks for at most 256 pages, as
+/// negotiated.
 pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// An error number (errno(3)), positive.
@@ -33,8 +34,8 @@ impl Reply {
         self.len.saturating_sub(HEADER_BYTES)
     }
 
-    /// Appends bytes. What does not fit is left out: no reply is longer than what the kernel asked for, which is checked where
-    /// the length is not fixed.
+    /// Appends bytes. What does not fit is left out: no reply is longer than what the kernel asked
+    /// for, which is checked where the length is not fixed.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         if let Some(room) = self.bytes.get_mut(self.len..)
             && let Some((room, _)) = room.split_at_mut_checked(bytes.len())

@@ -1,4 +1,5 @@
-//! The tree that is served, with what all requests need: attributes, problems, directories that were read.
+//! The tree that is served, with what all requests need: attributes, problems, directories that
+//! were read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,12 +18,14 @@ use crate::places::Places;
 use crate::reply::{Errno, Reply};
 use crate::siblings::Siblings;
 
-/// How long the kernel may keep what cannot change: decades. Linux cuts what is longer than it can count.
+/// How long the kernel may keep what cannot change: decades. Linux cuts what is longer than it can
+/// count.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// How long it may keep what can change.
 const LIVE: Duration = Duration::from_secs(1);
 
-/// Files up to this size count as stored without holes: finding out would cost more than the rest of a listing.
+/// Files up to this size count as stored without holes: finding out would cost more than the rest
+/// of a listing.
 const DENSE_BYTES_MAX: u64 = 64 << 10;
 /// How often a file is asked for more extents to find its holes; what follows counts as data.
 const EXTENT_CALLS_MAX: u32 = 16;
@@ -37,9 +40,11 @@ pub struct Options {
     pub root: Option<Ino>,
     /// Changes to owners and permissions.
     pub owner: Owner,
-    /// The tree can change, so the kernel asks again after a second, and forgets content when a file is opened.
+    /// The tree can change, so the kernel asks again after a second, and forgets content when a
+    /// file is opened.
     pub is_live: bool,
-    /// How long the kernel may keep names and attributes of a tree that does not change; by default, forever.
+    /// How long the kernel may keep names and attributes of a tree that does not change; by
+    /// default, forever.
     pub lifetime: Option<Duration>,
     /// Whether files may have extended attributes. If not, the kernel asks only once.
     pub has_xattrs: bool,
@@ -55,7 +60,8 @@ pub struct Options {
     pub numbers: Numbers,
     /// The number of threads that will call [`Server::serve`](crate::Server::serve).
     pub threads: usize,
-    /// Called with each request: its name, the number of the file, and the error number of the answer.
+    /// Called with each request: its name, the number of the file, and the error number of the
+    /// answer.
     pub trace: Option<Trace>,
 }
 
@@ -248,8 +254,8 @@ impl Served {
         attributes.emit(reply);
     }
 
-    /// The error number for an error. What is not an answer to the program's question, but a problem with the tree, is
-    /// reported.
+    /// The error number for an error. What is not an answer to the program's question, but a
+    /// problem with the tree, is reported.
     pub(crate) fn failed(
         &self,
         verb: &'static str,

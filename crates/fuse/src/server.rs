@@ -18,7 +18,8 @@ use crate::served::{Options, Problem, Served};
 const KEEP_CACHE: u32 = 2;
 const CACHE_DIR: u32 = 8;
 
-/// Serves a tree. Any number of threads may call [`Server::serve`] once [`Server::greet`] has returned.
+/// Serves a tree. Any number of threads may call [`Server::serve`] once [`Server::greet`] has
+/// returned.
 pub struct Server {
     served: Served,
     agreed: OnceLock<Agreed>,
@@ -148,7 +149,8 @@ impl Server {
         };
         loop {
             let (ino, at) = ahead.next();
-            // One byte of a block makes the tree decode and keep it. What is wrong with it is found when it is asked for.
+            // One byte of a block makes the tree decode and keep it. What is wrong with it is found
+            // when it is asked for.
             let _ = self.served.fs.read_at(ino, at, &mut [0]);
         }
     }
@@ -192,7 +194,8 @@ impl Server {
         Handled::Reply(answer.err())
     }
 
-    /// `OPEN` and `OPENDIR`: the kernel does not ask again if the answer is that this is not needed.
+    /// `OPEN` and `OPENDIR`: the kernel does not ask again if the answer is that this is not
+    /// needed.
     fn answer_open(&self, unneeded: u64, flags: u32, reply: &mut Reply) -> Result<(), Errno> {
         let abilities = self.agreed.get().map_or(0, |agreed| agreed.abilities);
         if abilities & unneeded != 0 {

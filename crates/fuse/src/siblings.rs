@@ -1,18 +1,21 @@
-//! Sending small files before they are asked for, to programs that read the files of a directory one after another.
+//! Sending small files before they are asked for, to programs that read the files of a directory
+//! one after another.
 //!
-//! A small file costs one request, and most of that is the time in which the kernel wakes a thread of the server and then the
-//! program. Whoever reads two files in the order in which they were listed probably reads the next ones, too. The server
-//! therefore puts some of them into the page cache (`FUSE_NOTIFY_STORE`) before it answers: more each time, as reading ahead in
-//! a file does.
+//! A small file costs one request, and most of that is the time in which the kernel wakes a thread
+//! of the server and then the program. Whoever reads two files in the order in which they were
+//! listed probably reads the next ones, too. The server therefore puts some of them into the page
+//! cache (`FUSE_NOTIFY_STORE`) before it answers: more each time, as reading ahead in a file does.
 //!
-//! Many trees have few files in each directory, so that nothing is listed yet after the file that is read. Whoever reads the
-//! first file of a directory that it has listed probably reads those of the next directories, too: their files are sent when
-//! they have been listed, before the kernel hears that there are no more names. Every so often a directory is left out, whose
-//! first file must be asked for again. So a program that only lists costs nothing.
+//! Many trees have few files in each directory, so that nothing is listed yet after the file that
+//! is read. Whoever reads the first file of a directory that it has listed probably reads those of
+//! the next directories, too: their files are sent when they have been listed, before the kernel
+//! hears that there are no more names. Every so often a directory is left out, whose first file
+//! must be asked for again. So a program that only lists costs nothing.
 //!
-//! The kernel stores a page once nobody else has it locked, so storing waits for whoever has asked for it. That request is
-//! answered by another thread. Only one thread stores at a time, so that there always is one, and a server with only one
-//! thread sends nothing. The program that is waiting for its answer cannot ask for another file meanwhile.
+//! The kernel stores a page once nobody else has it locked, so storing waits for whoever has asked
+//! for it. That request is answered by another thread. Only one thread stores at a time, so that
+//! there always is one, and a server with only one thread sends nothing. The program that is
+//! waiting for its answer cannot ask for another file meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,7 +35,8 @@ const SENT_MAX: u64 = 64;
 const SENT_BYTES_MAX: u64 = 512 << 10;
 /// Number of programs that are followed.
 const READERS_MAX: usize = 8;
-/// Number of directories that were listed and whose first file may still be asked for: programs may list those inside first.
+/// Number of directories that were listed and whose first file may still be asked for: programs may
+/// list those inside first.
 const EXPECTED_MAX: usize = 8;
 
 /// What was listed, and who reads it.
@@ -82,7 +86,8 @@ struct SiblingBatch {
 struct SiblingWalk {
     /// Of each directory that was listed and not sent, the place of its first file.
     expected: VecDeque<u64>,
-    /// The number of directories that will be sent when they have been listed, and how many there were at first.
+    /// The number of directories that will be sent when they have been listed, and how many there
+    /// were at first.
     left: u64,
     count: u64,
 }
@@ -142,8 +147,8 @@ impl Siblings {
         files
     }
 
-    /// Notes that all names of a directory were listed, with these files in this order. Returns those to be sent, with their
-    /// sizes in bytes.
+    /// Notes that all names of a directory were listed, with these files in this order. Returns
+    /// those to be sent, with their sizes in bytes.
     pub(crate) fn after_list(&self, files: impl Iterator<Item = Ino>) -> Vec<(Ino, usize)> {
         let mut state = self.state();
         let files = files.take(to_usize(SENT_MAX));
@@ -185,13 +190,15 @@ impl SiblingState {
         self.listed.get_mut(to_usize(index))
     }
 
-    /// Notes that a file is asked for. Returns whether it was known: then the kernel no longer has it.
+    /// Notes that a file is asked for. Returns whether it was known: then the kernel no longer has
+    /// it.
     fn mark(&mut self, place: u64) -> bool {
         let listed = self.at(place);
         listed.is_some_and(|listed| std::mem::replace(&mut listed.is_known, true))
     }
 
-    /// The files that a reader is sent now: those that are not known, or all if the kernel has forgotten what was known.
+    /// The files that a reader is sent now: those that are not known, or all if the kernel has
+    /// forgotten what was known.
     fn take(&mut self, reader: &mut SiblingReader, is_forgotten: bool) -> Vec<(Ino, usize)> {
         let mut batch = SiblingBatch::default();
         let end = reader.next.saturating_add(reader.count).min(self.end());
@@ -201,7 +208,8 @@ impl SiblingState {
         batch.files
     }
 
-    /// Adds the file at a place to those that are sent together, unless it is known. Returns whether there was room.
+    /// Adds the file at a place to those that are sent together, unless it is known. Returns
+    /// whether there was room.
     fn add(&mut self, place: u64, is_forgotten: bool, batch: &mut SiblingBatch) -> bool {
         let Some(listed) = self.at(place) else {
             return false;
@@ -238,7 +246,8 @@ impl SiblingState {
 }
 
 impl SiblingWalk {
-    /// Notes that a directory was listed, by the place of its first file. Returns whether its files are to be sent.
+    /// Notes that a directory was listed, by the place of its first file. Returns whether its files
+    /// are to be sent.
     fn begin(&mut self, first: u64) -> bool {
         if self.left > 0 {
             self.left = self.left.saturating_sub(1);

@@ -1,4 +1,5 @@
-//! Lists the ranges of a sparse file that have data: `cargo run -p restow-linux --example holes -- FILE`.
+//! Lists the ranges of a sparse file that have data: `cargo run -p restow-linux --example holes --
+//! FILE`.
 use std::error::Error;
 use std::fs::File;
 use std::io::{Write, stdout};

@@ -9,7 +9,8 @@ use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 /// The attributes of an open file or directory (`FS_IOC_GETFLAGS`: `FS_*_FL` of linux/fs.h).
 ///
 /// # Errors
-/// What the kernel reports; `Unsupported` or an inappropriate-ioctl error where the file system has none.
+/// What the kernel reports; `Unsupported` or an inappropriate-ioctl error where the file system has
+/// none.
 pub fn attributes(file: impl AsFd) -> io::Result<u32> {
     Ok(fs::ioctl_getflags(file)?.bits())
 }
@@ -23,8 +24,9 @@ pub fn set_attributes(file: impl AsFd, attributes: u32) -> io::Result<()> {
     Ok(fs::ioctl_setflags(file, flags)?)
 }
 
-/// Sets those attributes among `which` that are in `wanted`, and clears the others among `which`. All that remain stay: some of them
-/// say how the file system stores the file, and ext4 would convert a file that loses them, or refuse to.
+/// Sets those attributes among `which` that are in `wanted`, and clears the others among `which`.
+/// All that remain stay: some of them say how the file system stores the file, and ext4 would
+/// convert a file that loses them, or refuse to.
 ///
 /// # Errors
 /// As [`attributes`] and [`set_attributes`].
@@ -52,7 +54,8 @@ struct FsXattr {
 const FSGETXATTR: Opcode = opcode::read::<FsXattr>(b'X', 31);
 const FSSETXATTR: Opcode = opcode::write::<FsXattr>(b'X', 32);
 
-/// The extended flags of an open file or directory (`FS_IOC_FSGETXATTR`: `FS_XFLAG_*` of linux/fs.h).
+/// The extended flags of an open file or directory (`FS_IOC_FSGETXATTR`: `FS_XFLAG_*` of
+/// linux/fs.h).
 ///
 /// # Errors
 /// What the kernel reports; as for [`attributes`] where the file system has none.
@@ -60,8 +63,8 @@ pub fn extended_flags(file: impl AsFd) -> io::Result<u32> {
     Ok(fsxattr(file)?.xflags)
 }
 
-/// Sets the extended flags of an open file or directory (`FS_IOC_FSSETXATTR`), all at once. Unlike [`set_attributes`], this
-/// does not change how btrfs compresses the file.
+/// Sets the extended flags of an open file or directory (`FS_IOC_FSSETXATTR`), all at once. Unlike
+/// [`set_attributes`], this does not change how btrfs compresses the file.
 ///
 /// # Errors
 /// What the kernel reports; as for [`attributes`] where the file system has none.
@@ -73,12 +76,14 @@ pub fn set_extended_flags(file: impl AsFd, flags: u32) -> io::Result<()> {
     };
     // SAFETY: the kernel reads a `struct fsxattr` for this opcode, which is what it is given.
     let call = unsafe { Setter::<FSSETXATTR, FsXattr>::new(value) };
-    // SAFETY: the kernel reads the argument, which lives until the call is over; it has no pointers.
+    // SAFETY: the kernel reads the argument, which lives until the call is over; it has no
+    // pointers.
     Ok(unsafe { ioctl(file, call) }?)
 }
 
 fn fsxattr(file: impl AsFd) -> io::Result<FsXattr> {
-    // SAFETY: the kernel writes a `struct fsxattr` for this opcode, for which there is room, and any bytes are a value of it.
+    // SAFETY: the kernel writes a `struct fsxattr` for this opcode, for which there is room, and
+    // any bytes are a value of it.
     let call = unsafe { Getter::<FSGETXATTR, FsXattr>::new() };
     // SAFETY: the kernel writes all of the value before the call is over.
     Ok(unsafe { ioctl(file, call) }?)

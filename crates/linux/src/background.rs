@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io;
 
-/// Makes this process the leader of a session of its own, so that signals of the terminal do not reach it.
+/// Makes this process the leader of a session of its own, so that signals of the terminal do not
+/// reach it.
 ///
 /// # Errors
 /// What the kernel reports: it is the leader of a process group.
@@ -12,8 +13,8 @@ pub fn leave_terminal() -> io::Result<()> {
     Ok(())
 }
 
-/// Redirects standard input, output and error to `/dev/null`. They stay open: whatever is opened later must not get their
-/// numbers.
+/// Redirects standard input, output and error to `/dev/null`. They stay open: whatever is opened
+/// later must not get their numbers.
 ///
 /// # Errors
 /// What the kernel reports.

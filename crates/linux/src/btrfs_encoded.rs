@@ -1,5 +1,5 @@
-//! Reading and writing the compressed extents of a mounted btrfs as they are (`BTRFS_IOC_ENCODED_READ`,
-//! `BTRFS_IOC_ENCODED_WRITE`).
+//! Reading and writing the compressed extents of a mounted btrfs as they are
+//! (`BTRFS_IOC_ENCODED_READ`, `BTRFS_IOC_ENCODED_WRITE`).
 
 use std::ffi::{c_ulong, c_void};
 use std::io;
@@ -9,8 +9,8 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
 
 use crate::btrfs_subvolume::BTRFS;
 
-/// The most bytes of a file that a compressed extent of btrfs holds, and the most bytes that it is stored in
-/// (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).
+/// The most bytes of a file that a compressed extent of btrfs holds, and the most bytes that it is
+/// stored in (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).
 pub const ENCODED_BYTES_MAX: u64 = 128 << 10;
 
 /// A compressed extent, and where its file shows which part of it.
@@ -57,8 +57,8 @@ const ENCODED_WRITE: Opcode = opcode::write::<EncodedIoArgs>(BTRFS, 64);
 /// Writes an extent as it is encoded. The kernel does not decode it. Needs privilege.
 ///
 /// # Errors
-/// What the kernel reports: `EINVAL` for an extent that this file or file system cannot hold, `ENOTTY` before Linux 5.19 and
-/// on other file systems, `PermissionDenied` without privilege.
+/// What the kernel reports: `EINVAL` for an extent that this file or file system cannot hold,
+/// `ENOTTY` before Linux 5.19 and on other file systems, `PermissionDenied` without privilege.
 pub fn write_encoded(file: impl AsFd, extent: &EncodedExtent<'_>) -> io::Result<()> {
     let data = Iovec {
         base: extent.data.as_ptr().cast(),
@@ -76,10 +76,12 @@ pub fn write_encoded(file: impl AsFd, extent: &EncodedExtent<'_>) -> io::Result<
         encryption: 0,
         reserved: [0; 64],
     };
-    // SAFETY: the kernel reads a `struct btrfs_ioctl_encoded_io_args` for this opcode, which is what it is given.
+    // SAFETY: the kernel reads a `struct btrfs_ioctl_encoded_io_args` for this opcode, which is
+    // what it is given.
     let call = unsafe { Setter::<ENCODED_WRITE, EncodedIoArgs>::new(args) };
-    // SAFETY: the kernel reads the argument, the one `Iovec` that it points to, and the bytes that this points to, which are
-    // those of `extent.data`. All live until the call returns, and the kernel does not write to them.
+    // SAFETY: the kernel reads the argument, the one `Iovec` that it points to, and the bytes that
+    // this points to, which are those of `extent.data`. All live until the call returns, and the
+    // kernel does not write to them.
     Ok(unsafe { ioctl(file, call) }?)
 }
 
@@ -101,8 +103,9 @@ const ENCODED_READ: Opcode = opcode::read::<EncodedIoArgs>(BTRFS, 64);
 /// The call, of which the number of bytes read is the result.
 struct EncodedRead<'a>(&'a mut EncodedIoArgs);
 
-// SAFETY: the pointer is that of a `struct btrfs_ioctl_encoded_io_args`, which is what the kernel reads and writes for this
-// opcode; the call is declared to write; and the output is only the number that the kernel returns.
+// SAFETY: the pointer is that of a `struct btrfs_ioctl_encoded_io_args`, which is what the kernel
+// reads and writes for this opcode; the call is declared to write; and the output is only the
+// number that the kernel returns.
 unsafe impl Ioctl for EncodedRead<'_> {
     type Output = usize;
 
@@ -121,12 +124,12 @@ unsafe impl Ioctl for EncodedRead<'_> {
     }
 }
 
-/// Reads the extent at `offset` of a file as it is stored, at most `stored_max` bytes, into `stored`, which is cleared first.
-/// Needs privilege.
+/// Reads the extent at `offset` of a file as it is stored, at most `stored_max` bytes, into
+/// `stored`, which is cleared first. Needs privilege.
 ///
 /// # Errors
-/// What the kernel reports: `ENOBUFS` for a longer extent, `ENOTTY` before Linux 5.19 and on other file systems,
-/// `PermissionDenied` without privilege.
+/// What the kernel reports: `ENOBUFS` for a longer extent, `ENOTTY` before Linux 5.19 and on other
+/// file systems, `PermissionDenied` without privilege.
 pub fn read_encoded(
     file: impl AsFd,
     offset: u64,
@@ -151,8 +154,9 @@ pub fn read_encoded(
         encryption: 0,
         reserved: [0; 64],
     };
-    // SAFETY: the kernel reads and writes the argument, reads the one `Iovec` that it points to, and writes at most as many bytes
-    // as that says to where it points: the bytes of `stored`, which nothing else uses. All live until the call returns.
+    // SAFETY: the kernel reads and writes the argument, reads the one `Iovec` that it points to,
+    // and writes at most as many bytes as that says to where it points: the bytes of `stored`,
+    // which nothing else uses. All live until the call returns.
     let read = unsafe { ioctl(file, EncodedRead(&mut args)) }?;
     stored.truncate(read);
     Ok(ReadExtent {

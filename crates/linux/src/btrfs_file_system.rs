@@ -44,10 +44,11 @@ pub fn btrfs_file_system(file: impl AsFd) -> io::Result<BtrfsFileSystem> {
         clone_alignment: 0,
         rest: [0; 980],
     });
-    // SAFETY: the kernel reads and writes a `struct btrfs_ioctl_fs_info_args` for this opcode, which is what it is given.
+    // SAFETY: the kernel reads and writes a `struct btrfs_ioctl_fs_info_args` for this opcode,
+    // which is what it is given.
     let call = unsafe { Updater::<FS_INFO, FsInfoArgs>::new(&mut info) };
-    // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has no pointers, and any bytes
-    // are a value of it.
+    // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has
+    // no pointers, and any bytes are a value of it.
     unsafe { ioctl(file, call) }?;
     Ok(BtrfsFileSystem {
         uuid: info.fsid,

@@ -24,8 +24,9 @@ unsafe extern "C" {
     fn open_by_handle_at(mount: c_int, handle: *mut FileHandle, flags: c_int) -> c_int;
 }
 
-/// Opens the file or directory with this inode number, in the subvolume with this number, of the btrfs that `mount` is on:
-/// wherever it is, also where no mount shows it. Number 256 is the subvolume itself. Needs privilege.
+/// Opens the file or directory with this inode number, in the subvolume with this number, of the
+/// btrfs that `mount` is on: wherever it is, also where no mount shows it. Number 256 is the
+/// subvolume itself. Needs privilege.
 ///
 /// # Errors
 /// What the kernel reports; a stale file handle where there is no such file.
@@ -47,8 +48,9 @@ pub fn open_inode(
         f_handle: fid,
     };
     let mount = mount.as_fd();
-    // SAFETY: the arguments are those of open_by_handle_at: a descriptor that `mount` keeps open; a handle that lives until the
-    // call is over and has as many bytes as it says; and flags. The kernel checks every value.
+    // SAFETY: the arguments are those of open_by_handle_at: a descriptor that `mount` keeps open; a
+    // handle that lives until the call is over and has as many bytes as it says; and flags. The
+    // kernel checks every value.
     let opened = unsafe { open_by_handle_at(mount.as_raw_fd(), &raw mut handle, flags) };
     if opened < 0 {
         return Err(io::Error::last_os_error());

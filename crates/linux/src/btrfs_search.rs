@@ -1,4 +1,5 @@
-//! Searching the trees of a mounted btrfs (`BTRFS_IOC_TREE_SEARCH_V2`): for subvolumes, changes and extents.
+//! Searching the trees of a mounted btrfs (`BTRFS_IOC_TREE_SEARCH_V2`): for subvolumes, changes and
+//! extents.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -22,7 +23,8 @@ const UUID_RECEIVED_SUBVOL: u32 = 252;
 const FIRST_FREE_OBJECTID: u64 = 256;
 /// `BTRFS_ROOT_SUBVOL_RDONLY` in the flags of a root item.
 const ROOT_READ_ONLY: u64 = 1;
-/// Room for the items of one search. An item of the trees that are searched here is at most a leaf, 64 KiB.
+/// Room for the items of one search. An item of the trees that are searched here is at most a leaf,
+/// 64 KiB.
 const BUFFER_BYTES: usize = 128 << 10;
 /// The length of `struct btrfs_ioctl_search_header`.
 const HEADER_BYTES: usize = 32;
@@ -102,15 +104,17 @@ pub fn subvolume_id(file: impl AsFd) -> io::Result<u64> {
         objectid: FIRST_FREE_OBJECTID,
         name: [0; 4080],
     });
-    // SAFETY: the kernel reads and writes a `struct btrfs_ioctl_ino_lookup_args` for this opcode, which is what it is given.
+    // SAFETY: the kernel reads and writes a `struct btrfs_ioctl_ino_lookup_args` for this opcode,
+    // which is what it is given.
     let call = unsafe { Updater::<INO_LOOKUP, InoLookupArgs>::new(&mut args) };
-    // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has no pointers, and any bytes
-    // are a value of it.
+    // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has
+    // no pointers, and any bytes are a value of it.
     unsafe { ioctl(file, call) }?;
     Ok(args.treeid)
 }
 
-/// The subvolumes with this UUID, or with this received UUID, of the btrfs that `file` is on. Needs privilege.
+/// The subvolumes with this UUID, or with this received UUID, of the btrfs that `file` is on. Needs
+/// privilege.
 ///
 /// # Errors
 /// What the kernel reports; `PermissionDenied` without privilege.
@@ -186,8 +190,8 @@ fn timestamp(bytes: &[u8], at: usize) -> Option<Timestamp> {
     })
 }
 
-/// The last change time (`ctime`) of the files in the subvolume with this number whose inode was written to the tree after a
-/// transaction; `None` if there are none. Needs privilege.
+/// The last change time (`ctime`) of the files in the subvolume with this number whose inode was
+/// written to the tree after a transaction; `None` if there are none. Needs privilege.
 ///
 /// # Errors
 /// What the kernel reports; `PermissionDenied` without privilege.
@@ -213,8 +217,9 @@ pub fn last_change_after(
     Ok(last)
 }
 
-/// Calls `each` with the extent items of a file, in order, from the first one at or after `from`: with the offset in the file, and the
-/// `struct btrfs_file_extent_item` as it is stored. Ends when `each` returns `false`. Needs privilege.
+/// Calls `each` with the extent items of a file, in order, from the first one at or after `from`:
+/// with the offset in the file, and the `struct btrfs_file_extent_item` as it is stored. Ends when
+/// `each` returns `false`. Needs privilege.
 ///
 /// What was written and has no extent yet is not seen: see [`flush_extents`](crate::flush_extents).
 ///
@@ -260,7 +265,8 @@ fn search(
 /// A key: objectid, type, offset.
 type Key = (u64, u32, u64);
 
-/// Items of a tree: those with keys in a range, from tree blocks that were written in or after a transaction.
+/// Items of a tree: those with keys in a range, from tree blocks that were written in or after a
+/// transaction.
 struct Range {
     tree: u64,
     from: Key,
@@ -300,11 +306,11 @@ fn search_range(
             },
             buf_size: BUFFER_BYTES as u64,
         };
-        // SAFETY: the kernel reads and writes a `struct btrfs_ioctl_search_args_v2` for this opcode, and at most `buf_size`
-        // bytes after it, which is what it is given.
+        // SAFETY: the kernel reads and writes a `struct btrfs_ioctl_search_args_v2` for this
+        // opcode, and at most `buf_size` bytes after it, which is what it is given.
         let call = unsafe { Updater::<TREE_SEARCH_V2, SearchArgs>::new(&mut args) };
-        // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has no pointers, and any
-        // bytes are a value of it.
+        // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it
+        // has no pointers, and any bytes are a value of it.
         unsafe { ioctl(file, call) }?;
         let mut rest = &args.buf[..];
         let mut last = None;

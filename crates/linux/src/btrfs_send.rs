@@ -17,7 +17,8 @@ const COMPRESSED: u64 = 16;
 pub struct SubvolumeToSend<'a> {
     /// The number of the parent, for an incremental stream.
     pub parent: Option<u64>,
-    /// The numbers of the subvolumes that files can be cloned from; the parent is one of them only if it is listed.
+    /// The numbers of the subvolumes that files can be cloned from; the parent is one of them only
+    /// if it is listed.
     pub sources: &'a [u64],
     /// The version of the stream.
     pub version: u32,
@@ -41,14 +42,17 @@ struct SendArgs {
 
 const SEND: Opcode = opcode::write::<SendArgs>(BTRFS, 38);
 
-/// Writes a read-only subvolume, which is open as `subvolume`, as a send stream to `output`. Needs privilege.
+/// Writes a read-only subvolume, which is open as `subvolume`, as a send stream to `output`. Needs
+/// privilege.
 ///
-/// If the process is stopped and continued, or the system suspended, Linux starts the call again, and `output` gets the whole
-/// stream again after what it has: part of a command can be its last bytes.
+/// If the process is stopped and continued, or the system suspended, Linux starts the call again,
+/// and `output` gets the whole stream again after what it has: part of a command can be its last
+/// bytes.
 ///
 /// # Errors
-/// What the kernel reports: `PermissionDenied` without privilege or if a subvolume is not read-only, `WouldBlock` while one of
-/// them is deduplicated, `EPROTO` for a version that this kernel cannot send.
+/// What the kernel reports: `PermissionDenied` without privilege or if a subvolume is not
+/// read-only, `WouldBlock` while one of them is deduplicated, `EPROTO` for a version that this
+/// kernel cannot send.
 pub fn send_subvolume(
     subvolume: impl AsFd,
     what: &SubvolumeToSend<'_>,
@@ -75,10 +79,12 @@ pub fn send_subvolume(
         version: if what.version > 1 { what.version } else { 0 },
         reserved: [0; 28],
     };
-    // SAFETY: the kernel reads a `struct btrfs_ioctl_send_args` for this opcode, which is what it is given.
+    // SAFETY: the kernel reads a `struct btrfs_ioctl_send_args` for this opcode, which is what it
+    // is given.
     let call = unsafe { Setter::<SEND, SendArgs>::new(args) };
-    // SAFETY: the kernel reads the argument, and as many numbers as it says where it points, which are those of
-    // `what.sources`. Both live until the call returns, and so does the descriptor of `output`.
+    // SAFETY: the kernel reads the argument, and as many numbers as it says where it points, which
+    // are those of `what.sources`. Both live until the call returns, and so does the descriptor of
+    // `output`.
     Ok(unsafe { ioctl(subvolume, call) }?)
 }
 

@@ -70,13 +70,16 @@ pub fn create_subvolume(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
         unused: [0; 4],
         name: padded(name)?,
     };
-    // SAFETY: the kernel reads a `struct btrfs_ioctl_vol_args_v2` for this opcode, which is what it is given.
+    // SAFETY: the kernel reads a `struct btrfs_ioctl_vol_args_v2` for this opcode, which is what it
+    // is given.
     let call = unsafe { Setter::<SUBVOL_CREATE_V2, VolArgsV2>::new(args) };
-    // SAFETY: the kernel reads the argument, which lives until the call is over; it has no pointers.
+    // SAFETY: the kernel reads the argument, which lives until the call is over; it has no
+    // pointers.
     Ok(unsafe { ioctl(dir, call) }?)
 }
 
-/// Creates a writable snapshot of the open subvolume `source`, with this name in a directory (`BTRFS_IOC_SNAP_CREATE_V2`).
+/// Creates a writable snapshot of the open subvolume `source`, with this name in a directory
+/// (`BTRFS_IOC_SNAP_CREATE_V2`).
 ///
 /// # Errors
 /// What the kernel reports; `AlreadyExists` when the name is taken.
@@ -89,14 +92,16 @@ pub fn create_snapshot(source: impl AsFd, dir: impl AsFd, name: &[u8]) -> io::Re
         unused: [0; 4],
         name: padded(name)?,
     };
-    // SAFETY: the kernel reads a `struct btrfs_ioctl_vol_args_v2` for this opcode, which is what it is given.
+    // SAFETY: the kernel reads a `struct btrfs_ioctl_vol_args_v2` for this opcode, which is what it
+    // is given.
     let call = unsafe { Setter::<SNAP_CREATE_V2, VolArgsV2>::new(args) };
-    // SAFETY: the kernel reads the argument, which lives until the call is over; its descriptor is that of `source`, which
-    // is open until then.
+    // SAFETY: the kernel reads the argument, which lives until the call is over; its descriptor is
+    // that of `source`, which is open until then.
     Ok(unsafe { ioctl(dir, call) }?)
 }
 
-/// Deletes the subvolume with this name in a directory, with everything in it (`BTRFS_IOC_SNAP_DESTROY`).
+/// Deletes the subvolume with this name in a directory, with everything in it
+/// (`BTRFS_IOC_SNAP_DESTROY`).
 ///
 /// # Errors
 /// What the kernel reports.
@@ -105,9 +110,11 @@ pub fn delete_subvolume(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
         fd: 0,
         name: padded(name)?,
     };
-    // SAFETY: the kernel reads a `struct btrfs_ioctl_vol_args` for this opcode, which is what it is given.
+    // SAFETY: the kernel reads a `struct btrfs_ioctl_vol_args` for this opcode, which is what it is
+    // given.
     let call = unsafe { Setter::<SNAP_DESTROY, VolArgs>::new(args) };
-    // SAFETY: the kernel reads the argument, which lives until the call is over; it has no pointers.
+    // SAFETY: the kernel reads the argument, which lives until the call is over; it has no
+    // pointers.
     Ok(unsafe { ioctl(dir, call) }?)
 }
 
@@ -119,7 +126,8 @@ pub fn set_subvolume_read_only(subvolume: impl AsFd, is_read_only: bool) -> io::
     let flags = if is_read_only { READ_ONLY } else { 0 };
     // SAFETY: the kernel reads a 64-bit number for this opcode, which is what it is given.
     let call = unsafe { Setter::<SUBVOL_SETFLAGS, u64>::new(flags) };
-    // SAFETY: the kernel reads the argument, which lives until the call is over; it has no pointers.
+    // SAFETY: the kernel reads the argument, which lives until the call is over; it has no
+    // pointers.
     Ok(unsafe { ioctl(subvolume, call) }?)
 }
 
@@ -138,11 +146,11 @@ pub fn set_subvolume_received(
         stransid,
         ..ReceivedSubvolArgs::default()
     };
-    // SAFETY: the kernel reads and writes a `struct btrfs_ioctl_received_subvol_args` for this opcode, which is what it is
-    // given.
+    // SAFETY: the kernel reads and writes a `struct btrfs_ioctl_received_subvol_args` for this
+    // opcode, which is what it is given.
     let call = unsafe { Updater::<SET_RECEIVED_SUBVOL, ReceivedSubvolArgs>::new(&mut args) };
-    // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has no pointers, and any bytes
-    // are a value of it.
+    // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has
+    // no pointers, and any bytes are a value of it.
     Ok(unsafe { ioctl(subvolume, call) }?)
 }
 

@@ -19,8 +19,8 @@ const FICLONERANGE: Opcode = opcode::write::<FileCloneRange>(0x94, 13);
 /// Shares a range of `source` with `file`, at `offset`. No byte is copied.
 ///
 /// # Errors
-/// What the kernel reports: `EINVAL` for ranges that are not whole blocks, `EXDEV` for files of two file systems,
-/// `Unsupported` where the file system cannot share.
+/// What the kernel reports: `EINVAL` for ranges that are not whole blocks, `EXDEV` for files of two
+/// file systems, `Unsupported` where the file system cannot share.
 pub fn clone_range(
     source: impl AsFd,
     from: u64,
@@ -35,9 +35,10 @@ pub fn clone_range(
         src_length: len,
         dest_offset: offset,
     };
-    // SAFETY: the kernel reads a `struct file_clone_range` for this opcode, which is what it is given.
+    // SAFETY: the kernel reads a `struct file_clone_range` for this opcode, which is what it is
+    // given.
     let call = unsafe { Setter::<FICLONERANGE, FileCloneRange>::new(args) };
-    // SAFETY: the kernel reads the argument, which lives until the call is over; its descriptor is that of `source`, which is
-    // open until then.
+    // SAFETY: the kernel reads the argument, which lives until the call is over; its descriptor is
+    // that of `source`, which is open until then.
     Ok(unsafe { ioctl(file, call) }?)
 }

@@ -21,8 +21,8 @@ struct Fiemap {
 
 const FIEMAP: Opcode = opcode::read_write::<Fiemap>(b'f', 11);
 
-/// Waits until everything written to a file has its extents, compressed ones included: what fsync(2) does, without waiting for
-/// the medium.
+/// Waits until everything written to a file has its extents, compressed ones included: what
+/// fsync(2) does, without waiting for the medium.
 ///
 /// # Errors
 /// What the kernel reports; `Unsupported` where the file system has no such call.
@@ -36,11 +36,11 @@ pub fn flush_extents(file: impl AsFd) -> io::Result<()> {
         fm_extent_count: 0,
         fm_reserved: 0,
     };
-    // SAFETY: the kernel reads and writes a `struct fiemap` for this opcode, and as many extents after it as `fm_extent_count`
-    // says: zero.
+    // SAFETY: the kernel reads and writes a `struct fiemap` for this opcode, and as many extents
+    // after it as `fm_extent_count` says: zero.
     let call = unsafe { Updater::<FIEMAP, Fiemap>::new(&mut args) };
-    // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has no pointers, and any bytes
-    // are a value of it.
+    // SAFETY: the kernel reads and writes the argument, which lives until the call is over; it has
+    // no pointers, and any bytes are a value of it.
     unsafe { ioctl(file, call) }?;
     Ok(())
 }

@@ -11,34 +11,38 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 /// Where the device is.
 pub const FUSE_DEVICE: &str = "/dev/fuse";
 
-/// `FUSE_DEV_IOC_CLONE`: its argument is read and written by no one but the kernel, which reads a descriptor.
+/// `FUSE_DEV_IOC_CLONE`: its argument is read and written by no one but the kernel, which reads a
+/// descriptor.
 const CLONE: Opcode = opcode::read::<u32>(229, 0);
 
 /// Opens the device.
 ///
 /// # Errors
-/// What the kernel reports: `NotFound` without support for FUSE, `PermissionDenied` where only root may open it.
+/// What the kernel reports: `NotFound` without support for FUSE, `PermissionDenied` where only root
+/// may open it.
 pub fn open_fuse_device() -> io::Result<OwnedFd> {
     let file = File::options().read(true).write(true).open(FUSE_DEVICE)?;
     Ok(file.into())
 }
 
-/// Opens the device again for the file system that `device` serves, so that two threads do not share a queue.
+/// Opens the device again for the file system that `device` serves, so that two threads do not
+/// share a queue.
 ///
 /// # Errors
 /// What the kernel reports.
 pub fn clone_fuse_device(device: impl AsFd) -> io::Result<OwnedFd> {
     let clone = open_fuse_device()?;
     let number = device.as_fd().as_raw_fd().cast_unsigned();
-    // SAFETY: the kernel reads a `u32` for this opcode, although its number says otherwise, and writes nothing. It is the
-    // number of a descriptor that is open until the call returns.
+    // SAFETY: the kernel reads a `u32` for this opcode, although its number says otherwise, and
+    // writes nothing. It is the number of a descriptor that is open until the call returns.
     let call = unsafe { Setter::<CLONE, u32>::new(number) };
     // SAFETY: the argument lives until the call returns, which changes no memory of this process.
     unsafe { ioctl(&clone, call) }?;
     Ok(clone)
 }
 
-/// Receives one descriptor from a socket, as `fusermount3` sends it; `None` if the other end was closed.
+/// Receives one descriptor from a socket, as `fusermount3` sends it; `None` if the other end was
+/// closed.
 ///
 /// # Errors
 /// What the kernel reports.

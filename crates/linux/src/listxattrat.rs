@@ -1,7 +1,7 @@
 //! `listxattrat`, a system call of Linux 6.13 that neither the standard library nor rustix has yet.
 //!
-//! It accesses a name in an open directory directly. The path through `/proc`, which older kernels need, resolves five
-//! more names, three quarters of the cost for a file without attributes.
+//! It accesses a name in an open directory directly. The path through `/proc`, which older kernels
+//! need, resolves five more names, three quarters of the cost for a file without attributes.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::io;
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-/// `__NR_listxattrat` of asm-generic/unistd.h and of x86-64, where numbers have been the same since 2018.
+/// `__NR_listxattrat` of asm-generic/unistd.h and of x86-64, where numbers have been the same since
+/// 2018.
 #[cfg(any(
     target_arch = "aarch64",
     target_arch = "riscv64",
@@ -38,8 +39,8 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// The length in bytes of the list of extended attributes of `name` in `dir`; of a symbolic link itself, not its
-/// target. `None` if the call fails for whatever reason.
+/// The length in bytes of the list of extended attributes of `name` in `dir`; of a symbolic link
+/// itself, not its target. `None` if the call fails for whatever reason.
 pub(crate) fn list_len(dir: BorrowedFd<'_>, name: &[u8]) -> Option<usize> {
     let number = NUMBER.filter(|_| !IS_MISSING.load(Ordering::Relaxed))?;
     let mut path = [0u8; NAME_BYTES_MAX];
@@ -52,9 +53,9 @@ pub(crate) fn list_len(dir: BorrowedFd<'_>, name: &[u8]) -> Option<usize> {
         .copy_from_slice(name);
     let path: *const c_char = path.as_ptr().cast();
     let list: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the arguments are those of listxattrat: an open descriptor, which `dir` keeps open; a string with an end,
-    // which lives until the call is over; flags; and a list of no bytes, so that the kernel writes nothing. The kernel
-    // checks every value.
+    // SAFETY: the arguments are those of listxattrat: an open descriptor, which `dir` keeps open; a
+    // string with an end, which lives until the call is over; flags; and a list of no bytes, so
+    // that the kernel writes nothing. The kernel checks every value.
     let len = unsafe {
         syscall(
             number,

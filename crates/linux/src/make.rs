@@ -23,7 +23,8 @@ pub fn make_symlink_at(target: &[u8], dir: impl AsFd, name: &[u8]) -> io::Result
     Ok(fs::symlinkat(target, dir, name)?)
 }
 
-/// Creates a fifo, socket or device. `mode` includes the type bits; its permissions are subject to the umask.
+/// Creates a fifo, socket or device. `mode` includes the type bits; its permissions are subject to
+/// the umask.
 ///
 /// # Errors
 /// What the kernel reports; `PermissionDenied` for devices without privilege.

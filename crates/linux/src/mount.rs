@@ -17,11 +17,12 @@ pub struct MountHow {
     pub noexec: bool,
 }
 
-/// Mounts a file system read-only. `source` is the name that `/proc/mounts` shows for it, `data` are the options that the file
-/// system itself reads.
+/// Mounts a file system read-only. `source` is the name that `/proc/mounts` shows for it, `data`
+/// are the options that the file system itself reads.
 ///
 /// # Errors
-/// What the kernel reports: `PermissionDenied` without privilege. `InvalidInput` for a name with NUL.
+/// What the kernel reports: `PermissionDenied` without privilege. `InvalidInput` for a name with
+/// NUL.
 pub fn mount(
     source: &[u8],
     point: &Path,
@@ -42,12 +43,14 @@ pub fn mount(
 /// Unmounts the file system at a mount point, which may not be a symbolic link.
 ///
 /// # Errors
-/// What the kernel reports: `ResourceBusy` while it is in use, `InvalidInput` if nothing is mounted there.
+/// What the kernel reports: `ResourceBusy` while it is in use, `InvalidInput` if nothing is mounted
+/// there.
 pub fn unmount(point: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(point, UnmountFlags::NOFOLLOW)?)
 }
 
-/// Takes the file system at a mount point out of the tree at once. It is unmounted when it is no longer in use.
+/// Takes the file system at a mount point out of the tree at once. It is unmounted when it is no
+/// longer in use.
 ///
 /// # Errors
 /// As for [`unmount`], except that it may be in use.

@@ -4,20 +4,22 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The paths of all mount points in this process's mount namespace, below its root directory. Needs `/proc`.
+/// The paths of all mount points in this process's mount namespace, below its root directory. Needs
+/// `/proc`.
 ///
 /// # Errors
 /// What the kernel reports.
 pub fn mount_points() -> io::Result<Vec<Vec<u8>>> {
     let info = std::fs::read("/proc/self/mountinfo")?;
     let lines = info.split(|&byte| byte == b'\n');
-    // Fields: mount ID, parent ID, device, root of the mount in its file system, mount point, and more.
+    // Fields: mount ID, parent ID, device, root of the mount in its file system, mount point, and
+    // more.
     let paths = lines.filter_map(|line| line.split(|&byte| byte == b' ').nth(4));
     Ok(paths.map(unescape).collect())
 }
 
-/// The device number, as `major:minor`, of what is mounted at a path: of the last mount, which covers the others. Needs `/proc`,
-/// and does not ask the file system, which may not answer.
+/// The device number, as `major:minor`, of what is mounted at a path: of the last mount, which
+/// covers the others. Needs `/proc`, and does not ask the file system, which may not answer.
 ///
 /// # Errors
 /// What the kernel reports.

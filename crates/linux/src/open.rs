@@ -12,8 +12,8 @@ use crate::path::PATH_BYTES_MAX;
 
 pub use rustix::fs::OFlags as OpenFlags;
 
-/// Opens the directory that a user named, following symbolic links as the user expects. Its entries can be listed and
-/// opened.
+/// Opens the directory that a user named, following symbolic links as the user expects. Its entries
+/// can be listed and opened.
 ///
 /// # Errors
 /// What the kernel reports; `NotADirectory` for another kind of file.
@@ -22,7 +22,8 @@ pub fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     Ok(fs::openat(fs::CWD, path, flags, Mode::empty())?)
 }
 
-/// Opens one name in a directory. A symbolic link is not followed: unless `flags` has `PATH`, it is an error.
+/// Opens one name in a directory. A symbolic link is not followed: unless `flags` has `PATH`, it is
+/// an error.
 ///
 /// # Errors
 /// What the kernel reports; for a symbolic link, one that [`is_symlink_error`] recognises.
@@ -35,12 +36,13 @@ pub fn open_at(dir: impl AsFd, name: &[u8], flags: OpenFlags, mode: u32) -> io::
     )?)
 }
 
-/// Opens `path`, names joined by `/`, beneath `dir`. No symbolic link is followed anywhere in it, and it cannot leave
-/// `dir`, even while others rename directories. The path can have any length; an empty one opens `dir` again.
+/// Opens `path`, names joined by `/`, beneath `dir`. No symbolic link is followed anywhere in it,
+/// and it cannot leave `dir`, even while others rename directories. The path can have any length;
+/// an empty one opens `dir` again.
 ///
 /// # Errors
-/// What the kernel reports; where a symbolic link is in the way, `NotADirectory` or an error that [`is_symlink_error`]
-/// recognises.
+/// What the kernel reports; where a symbolic link is in the way, `NotADirectory` or an error that
+/// [`is_symlink_error`] recognises.
 pub fn open_beneath(
     dir: impl AsFd,
     path: &[u8],
@@ -70,11 +72,12 @@ pub fn open_beneath(
     open_short(from, rest, flags, mode)
 }
 
-/// Opens a new regular file that has no name (`O_TMPFILE`) on the file system of `dir`, to read and write. It vanishes
-/// unless [`link_open_file`](crate::link_open_file) names it.
+/// Opens a new regular file that has no name (`O_TMPFILE`) on the file system of `dir`, to read and
+/// write. It vanishes unless [`link_open_file`](crate::link_open_file) names it.
 ///
 /// # Errors
-/// What the kernel reports; `Unsupported`, `IsADirectory` or `NotFound` where the file system cannot do it.
+/// What the kernel reports; `Unsupported`, `IsADirectory` or `NotFound` where the file system
+/// cannot do it.
 pub fn open_unnamed(dir: impl AsFd, mode: u32) -> io::Result<OwnedFd> {
     let flags = OpenFlags::TMPFILE | OpenFlags::RDWR | OpenFlags::CLOEXEC;
     Ok(fs::openat(dir, ".", flags, Mode::from_raw_mode(mode))?)
@@ -100,13 +103,15 @@ fn open_short(
     let all = guarded(flags);
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     if !NO_OPENAT2.load(Ordering::Relaxed) {
-        // EAGAIN asks for another try: a rename elsewhere may have moved the path while the kernel walked it.
+        // EAGAIN asks for another try: a rename elsewhere may have moved the path while the kernel
+        // walked it.
         for _ in 0..16 {
             match fs::openat2(dir, path, all, Mode::from_raw_mode(mode), resolve) {
                 Ok(file) => return Ok(file),
                 Err(Errno::AGAIN) => {}
                 Err(Errno::NOSYS | Errno::PERM) => {
-                    // Old sandboxes refuse unknown calls with PERM too. The walk below gives the true answer.
+                    // Old sandboxes refuse unknown calls with PERM too. The walk below gives the
+                    // true answer.
                     break;
                 }
                 Err(error) => return Err(error.into()),
@@ -142,7 +147,8 @@ fn open_by_names(
     open_at(from, rest, flags, mode)
 }
 
-/// Adds the flags common to all opens here. `openat2` rejects flags that have no meaning together with `PATH`.
+/// Adds the flags common to all opens here. `openat2` rejects flags that have no meaning together
+/// with `PATH`.
 fn guarded(flags: OpenFlags) -> OpenFlags {
     let flags = flags | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC;
     if flags.contains(OpenFlags::PATH) {

@@ -8,7 +8,8 @@ use std::path::Path;
 /// The longest path that a system call accepts, in bytes without the NUL (`PATH_MAX` - 1).
 pub const PATH_BYTES_MAX: usize = 4095;
 
-/// Splits a path into a directory and a name in it; `None` if the path does not end with a name (`/`, `..`, empty).
+/// Splits a path into a directory and a name in it; `None` if the path does not end with a name
+/// (`/`, `..`, empty).
 pub fn split_path(path: &Path) -> Option<(&Path, &[u8])> {
     let name = path.file_name().map(OsStr::as_bytes)?;
     let parent = path.parent()?;

@@ -12,8 +12,8 @@ pub fn process_owner() -> (u32, u32) {
     )
 }
 
-/// Pins the calling thread to one CPU, so that measurements are stable: to `cpu`, or to the last one that the thread
-/// may use. Returns the CPU.
+/// Pins the calling thread to one CPU, so that measurements are stable: to `cpu`, or to the last
+/// one that the thread may use. Returns the CPU.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Reads everything but content: names in a directory, link targets, positions of holes, sizes of devices.
+//! Reads everything but content: names in a directory, link targets, positions of holes, sizes of
+//! devices.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,8 +14,8 @@ use crate::path::proc_path;
 /// Buffer for one `getdents64` call: large, so that large directories take few calls.
 const DIRECTORY_BUFFER_BYTES: usize = 64 << 10;
 
-/// Calls `each` with every name in an open directory except `.` and `..`, in the kernel's order, starting at the
-/// descriptor's position, which for a freshly opened directory is the beginning.
+/// Calls `each` with every name in an open directory except `.` and `..`, in the kernel's order,
+/// starting at the descriptor's position, which for a freshly opened directory is the beginning.
 ///
 /// # Errors
 /// What the kernel reports, or the first error that `each` returns.
@@ -42,8 +43,8 @@ pub fn read_link_at(dir: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(fs::readlinkat(dir, name, Vec::new())?.into_bytes())
 }
 
-/// The position of the next data at or after `from` (`SEEK_DATA`); `None` if only a hole is left. Changes the
-/// descriptor's position.
+/// The position of the next data at or after `from` (`SEEK_DATA`); `None` if only a hole is left.
+/// Changes the descriptor's position.
 ///
 /// # Errors
 /// What the kernel reports.
@@ -55,8 +56,8 @@ pub fn seek_data(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// The position of the next hole at or after `from` (`SEEK_HOLE`); the end of the file counts as one. `None` if `from`
-/// is at or past the end. Changes the descriptor's position.
+/// The position of the next hole at or after `from` (`SEEK_HOLE`); the end of the file counts as
+/// one. `None` if `from` is at or past the end. Changes the descriptor's position.
 ///
 /// # Errors
 /// What the kernel reports.

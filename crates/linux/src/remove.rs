@@ -31,9 +31,10 @@ pub fn remove_dir_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     Ok(fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes a name and, if it is a directory, everything below it, without following symbolic links. Directories that
-/// deny access to their owner are made accessible first. The tree can have any depth: only a few descriptors are open
-/// at once. Returns the number of names removed, including this one.
+/// Removes a name and, if it is a directory, everything below it, without following symbolic links.
+/// Directories that deny access to their owner are made accessible first. The tree can have any
+/// depth: only a few descriptors are open at once. Returns the number of names removed, including
+/// this one.
 ///
 /// # Errors
 /// The first error that the kernel reports; what was removed before it stays removed.
@@ -104,8 +105,8 @@ impl Removal {
     }
 }
 
-/// Removes anything but a directory, or an empty directory. Returns false for a directory that must be emptied first.
-/// `is_removed` says that `dir` is removed, too: its mode may change.
+/// Removes anything but a directory, or an empty directory. Returns false for a directory that must
+/// be emptied first. `is_removed` says that `dir` is removed, too: its mode may change.
 fn remove_flat(dir: BorrowedFd<'_>, name: &[u8], is_removed: bool) -> io::Result<bool> {
     match fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) => return Ok(true),

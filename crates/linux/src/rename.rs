@@ -21,7 +21,8 @@ pub fn rename_at(
 /// Renames a file unless the new name is taken (`RENAME_NOREPLACE`).
 ///
 /// # Errors
-/// `AlreadyExists`; `InvalidInput` where the file system cannot do it; otherwise what the kernel reports.
+/// `AlreadyExists`; `InvalidInput` where the file system cannot do it; otherwise what the kernel
+/// reports.
 pub fn rename_new_at(
     old_dir: impl AsFd,
     old_name: &[u8],

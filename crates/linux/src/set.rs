@@ -17,8 +17,8 @@ pub fn set_mode(file: impl AsFd, permissions: u32) -> io::Result<()> {
     Ok(fs::fchmod(file, Mode::from_raw_mode(permissions))?)
 }
 
-/// Sets the low twelve mode bits of a file that is not a symbolic link, without opening it (a fifo would wait for its
-/// other end). Needs `/proc`.
+/// Sets the low twelve mode bits of a file that is not a symbolic link, without opening it (a fifo
+/// would wait for its other end). Needs `/proc`.
 ///
 /// # Errors
 /// What the kernel reports.
@@ -33,7 +33,8 @@ pub fn set_mode_at(dir: impl AsFd, name: &[u8], permissions: u32) -> io::Result<
     )?)
 }
 
-/// Sets the owner and group of an open file. The kernel then clears the set-user-ID and set-group-ID bits.
+/// Sets the owner and group of an open file. The kernel then clears the set-user-ID and
+/// set-group-ID bits.
 ///
 /// # Errors
 /// What the kernel reports; `PermissionDenied` without privilege.
@@ -60,8 +61,8 @@ pub fn set_times(file: impl AsFd, atime: Option<Timestamp>, mtime: Timestamp) ->
     Ok(fs::futimens(file, &timestamps(atime, mtime))?)
 }
 
-/// Sets the times of the file with this name; of a symbolic link itself, not its target. `None` does not change the
-/// access time.
+/// Sets the times of the file with this name; of a symbolic link itself, not its target. `None`
+/// does not change the access time.
 ///
 /// # Errors
 /// What the kernel reports.

@@ -1,4 +1,5 @@
-//! The space of files: allocating and punching it, and dropping it from the page cache; what file system it is on.
+//! The space of files: allocating and punching it, and dropping it from the page cache; what file
+//! system it is on.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,7 +18,8 @@ pub fn allocate(file: impl AsFd, mode: u32, offset: u64, len: u64) -> io::Result
     Ok(fs::fallocate(file, mode, offset, len)?)
 }
 
-/// Drops what the page cache holds of a file and is already on the medium, so that it is read from there.
+/// Drops what the page cache holds of a file and is already on the medium, so that it is read from
+/// there.
 ///
 /// # Errors
 /// What the kernel reports.

@@ -43,7 +43,8 @@ pub struct Stat {
     pub ctime: Timestamp,
     /// Time of creation, if the file system stores it.
     pub btime: Option<Timestamp>,
-    /// `STATX_ATTR_*` bits that the file system knows and that are set. The low byte's values equal `FS_*_FL`.
+    /// `STATX_ATTR_*` bits that the file system knows and that are set. The low byte's values equal
+    /// `FS_*_FL`.
     pub attributes: u64,
 }
 
@@ -79,7 +80,8 @@ pub fn stat(file: impl AsFd) -> io::Result<Stat> {
     statx(file.as_fd(), b"", AtFlags::EMPTY_PATH)
 }
 
-/// Whether an open file belongs to a file system such as proc or sysfs, whose files do not report their true size.
+/// Whether an open file belongs to a file system such as proc or sysfs, whose files do not report
+/// their true size.
 ///
 /// # Errors
 /// What the kernel reports.

@@ -1,8 +1,9 @@
 //! Extended attributes of any kind of file, by directory and name.
 //!
-//! Linux has calls relative to a directory (`getxattrat` and the like) only since 6.13. `/proc/self/fd/N/name` does
-//! the same on older kernels: the first part names the open directory itself, and the last name is not followed. Only
-//! the check whether a file has any attributes, which runs for every file, uses the new call where it exists.
+//! Linux has calls relative to a directory (`getxattrat` and the like) only since 6.13.
+//! `/proc/self/fd/N/name` does the same on older kernels: the first part names the open directory
+//! itself, and the last name is not followed. Only the check whether a file has any attributes,
+//! which runs for every file, uses the new call where it exists.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +14,8 @@ use rustix::io::Errno;
 use crate::listxattrat::list_len;
 use crate::path::proc_path;
 
-/// The largest value, and the longest list of names, that Linux returns (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+/// The largest value, and the longest list of names, that Linux returns (`XATTR_SIZE_MAX`,
+/// `XATTR_LIST_MAX`).
 const XATTR_BYTES_MAX: usize = 65536;
 
 fn path_of(dir: impl AsFd, name: &[u8]) -> Vec<u8> {
@@ -25,8 +27,9 @@ fn path_of(dir: impl AsFd, name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Calls `each` with the names and values of the extended attributes of `name` in `dir`, or of `dir` itself if `name`
-/// is empty. For a symbolic link these are its own, not its target's. A file system without attributes has none.
+/// Calls `each` with the names and values of the extended attributes of `name` in `dir`, or of
+/// `dir` itself if `name` is empty. For a symbolic link these are its own, not its target's. A file
+/// system without attributes has none.
 ///
 /// # Errors
 /// What the kernel reports; `Unsupported` without `/proc`.
@@ -71,8 +74,9 @@ pub fn for_each_xattr_of(file: impl AsFd, each: impl FnMut(&[u8], &[u8])) -> io:
     Ok(for_each(fs::flistxattr_query(file), list, value, each)?)
 }
 
-/// Calls `each` with what `list` and `value` put into their buffers. If `names_len` is 0, neither is called: most
-/// files have no attributes, and then asking for the length is the only system call.
+/// Calls `each` with what `list` and `value` put into their buffers. If `names_len` is 0, neither
+/// is called: most files have no attributes, and then asking for the length is the only system
+/// call.
 fn for_each(
     names_len: Result<usize, Errno>,
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
@@ -121,7 +125,8 @@ pub fn set_xattr(file: impl AsFd, attribute: &[u8], value: &[u8]) -> io::Result<
 /// # Errors
 /// What the kernel reports.
 pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
-    // tmpfs reports success for removing access control lists that do not exist, so check first whether there is one.
+    // tmpfs reports success for removing access control lists that do not exist, so check first
+    // whether there is one.
     let size = fs::fgetxattr(&file, attribute, &mut [] as &mut [u8]);
     match size.and_then(|_| fs::fremovexattr(&file, attribute)) {
         Ok(()) => Ok(true),
@@ -130,8 +135,8 @@ pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Removes an extended attribute of `name` in `dir`, or of `dir` itself if `name` is empty; of a symbolic link itself, not its
-/// target.
+/// Removes an extended attribute of `name` in `dir`, or of `dir` itself if `name` is empty; of a
+/// symbolic link itself, not its target.
 ///
 /// # Errors
 /// What the kernel reports; `NotFound` without `/proc`.

@@ -1,4 +1,5 @@
-//! Compresses a file in blocks, as SquashFS does, and decodes each again: `cargo run -p restow-lzo --example blocks -- FILE`.
+//! Compresses a file in blocks, as SquashFS does, and decodes each again: `cargo run -p restow-lzo
+//! --example blocks -- FILE`.
 use std::error::Error;
 use std::io::{Write, stdout};
 
@@ -20,7 +21,8 @@ pub(crate) fn print_blocks(content: &[u8], out: &mut dyn Write) -> Result<(), Bo
     let (mut blocks, mut smaller, mut bytes) = (0, 0, 0);
     for block in content.chunks(BLOCK) {
         blocks += 1;
-        // With less room than the block, what does not become smaller gives `None`: it is stored as it is.
+        // With less room than the block, what does not become smaller gives `None`: it is stored as
+        // it is.
         match compress(&mut packed[..block.len() - 1], block, &mut workspace) {
             Some(len) => {
                 let decoded = decompress(&mut back, &packed[..len])?;

@@ -2,7 +2,8 @@
 
 use crate::{Error, MIDDLE_MAX};
 
-/// Copies run in chunks of this size, and can write up to this many bytes past their end if there is room.
+/// Copies run in chunks of this size, and can write up to this many bytes past their end if there
+/// is room.
 const CHUNK: usize = 16;
 
 /// A run of literals came before; see the table in the crate's documentation.
@@ -13,8 +14,8 @@ const AFTER_RUN: usize = 4;
 /// The stream must fill `src` exactly. Bytes of `dst` after the content can be overwritten.
 ///
 /// # Errors
-/// The stream breaks the format, does not fill `src`, or holds more than `dst`; the content of `dst` is then
-/// unspecified.
+/// The stream breaks the format, does not fill `src`, or holds more than `dst`; the content of
+/// `dst` is then unspecified.
 pub fn decompress(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
     let mut at = 0; // in src
     let mut to = 0; // in dst
@@ -102,7 +103,8 @@ pub fn decompress(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
     }
 }
 
-/// The rest of a length that does not fit in its instruction: 255 for each zero byte, plus the byte that ends them.
+/// The rest of a length that does not fit in its instruction: 255 for each zero byte, plus the byte
+/// that ends them.
 #[inline(never)]
 #[cold]
 fn length_bytes(src: &[u8], at: &mut usize) -> Result<usize, Error> {
@@ -161,7 +163,8 @@ fn copy_literals(
     Ok(())
 }
 
-/// Copies `len` bytes from `distance` before `to`; the source can include bytes that this copy has just written.
+/// Copies `len` bytes from `distance` before `to`; the source can include bytes that this copy has
+/// just written.
 #[inline(always)]
 fn copy_match(dst: &mut [u8], to: usize, distance: usize, len: usize) -> Result<(), Error> {
     let from = to.checked_sub(distance).ok_or(Error::DistanceTooLong)?;

@@ -13,9 +13,9 @@ impl<'a> InstructionWriter<'a> {
         InstructionWriter { dst, at: 0 }
     }
 
-    /// Emits up to 16 literals and a match of common length, without branching on either. Returns `false` and emits
-    /// nothing if there are more literals, the match is longer, the literals start the stream, or the end of `dst` is
-    /// near.
+    /// Emits up to 16 literals and a match of common length, without branching on either. Returns
+    /// `false` and emits nothing if there are more literals, the match is longer, the literals
+    /// start the stream, or the end of `dst` is near.
     #[inline(always)]
     pub(crate) fn usual(
         &mut self,
@@ -121,8 +121,8 @@ impl<'a> InstructionWriter<'a> {
         Some(())
     }
 
-    /// Emits a match of two or three bytes in the form that only follows literals: `back` is its distance beyond the
-    /// least one of that form.
+    /// Emits a match of two or three bytes in the form that only follows literals: `back` is its
+    /// distance beyond the least one of that form.
     #[inline(always)]
     pub(crate) fn matched_after_literals(&mut self, back: usize) -> Option<()> {
         let to = self.dst.get_mut(self.at..self.at + 2)?;

@@ -1,5 +1,5 @@
-//! Prints how large a SquashFS image of a directory would be with each codec, and how long making it would take:
-//! `cargo run --release -p restow-plan --example predict -- DIRECTORY`.
+//! Prints how large a SquashFS image of a directory would be with each codec, and how long making
+//! it would take: `cargo run --release -p restow-plan --example predict -- DIRECTORY`.
 use std::error::Error;
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -22,7 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     )
 }
 
-/// A line for each candidate, from the fastest to the smallest of those that are best in something; `*` marks the balanced one.
+/// A line for each candidate, from the fastest to the smallest of those that are best in something;
+/// `*` marks the balanced one.
 pub(crate) fn print_rows(
     path: &Path,
     candidates: Vec<Candidate>,

@@ -66,7 +66,8 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// The size of the archive of a tree, which is written and thrown away, and how long that takes, in seconds.
+/// The size of the archive of a tree, which is written and thrown away, and how long that takes, in
+/// seconds.
 ///
 /// # Errors
 /// The tree cannot be read.

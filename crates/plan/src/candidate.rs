@@ -69,8 +69,8 @@ fn settings(words: &str, block_bytes: u32) -> Settings {
     }
 }
 
-/// The block sizes of SquashFS images that are tried, and what is tried with each. Codecs that only look back 64 KiB at
-/// most gain little from large blocks.
+/// The block sizes of SquashFS images that are tried, and what is tried with each. Codecs that only
+/// look back 64 KiB at most gain little from large blocks.
 const SQUASHFS: [(u32, &[&str]); 2] = [
     (
         128 << 10,
@@ -179,8 +179,8 @@ impl Candidate {
         }
     }
 
-    /// Bytes of memory that one reader needs for a block: what is stored, its content, and the decoder's own tables and
-    /// window.
+    /// Bytes of memory that one reader needs for a block: what is stored, its content, and the
+    /// decoder's own tables and window.
     pub fn memory_bytes(&self, container: Container) -> u64 {
         const KIB: u64 = 1 << 10;
         let block = match (self.coding, container) {

@@ -71,7 +71,8 @@ pub fn front(rows: &[CandidateRow]) -> Vec<usize> {
     order
 }
 
-/// What a step from one row to another changes: parts of the size that are saved, and how many times the time it takes.
+/// What a step from one row to another changes: parts of the size that are saved, and how many
+/// times the time it takes.
 pub fn marginal(from: &CandidateRow, to: &CandidateRow) -> (f64, f64) {
     (
         1.0 - to.bytes.value / from.bytes.value,
@@ -79,7 +80,8 @@ pub fn marginal(from: &CandidateRow, to: &CandidateRow) -> (f64, f64) {
     )
 }
 
-/// Chooses a row; `None` if there are none. Of a predicted time or size, the whole error bar must keep a limit.
+/// Chooses a row; `None` if there are none. Of a predicted time or size, the whole error bar must
+/// keep a limit.
 pub fn choose(rows: &[CandidateRow], limits: &Limits) -> Option<Choice> {
     let goal = match limits {
         Limits {
@@ -121,7 +123,8 @@ pub fn transfer_seconds(row: &CandidateRow, link_rate: f64) -> f64 {
     row.bytes.value / link_rate + row.decode_seconds
 }
 
-/// By how much a row exceeds the limit that it exceeds most, in parts of it; at most 0 if it keeps them all.
+/// By how much a row exceeds the limit that it exceeds most, in parts of it; at most 0 if it keeps
+/// them all.
 fn excess(row: &CandidateRow, limits: &Limits) -> f64 {
     let over = |value: f64, max: f64| value / max - 1.0;
     let time = limits
@@ -140,8 +143,8 @@ fn excess(row: &CandidateRow, limits: &Limits) -> f64 {
     all.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The last row, from the fastest on, to which it pays to go: each doubling of the time must save [`PER_DOUBLING`] of
-/// the size.
+/// The last row, from the fastest on, to which it pays to go: each doubling of the time must save
+/// [`PER_DOUBLING`] of the size.
 fn balanced(rows: &[CandidateRow], kept: &[usize]) -> Option<usize> {
     let of_kept = front(rows).into_iter().filter(|row| kept.contains(row));
     of_kept.reduce(|now, next| {

@@ -33,7 +33,8 @@ pub(crate) trait Cut: Sync {
         FIRST
     }
 
-    /// Encodes these parts, ascending, with a fast encoder whose results are a guide to those of all candidates.
+    /// Encodes these parts, ascending, with a fast encoder whose results are a guide to those of
+    /// all candidates.
     ///
     /// # Errors
     /// The source cannot be read.
@@ -46,8 +47,9 @@ pub(crate) trait Cut: Sync {
         measure(&*self.with(&self.first())?, units, parallel, clock)
     }
 
-    /// Makes these parts ready, if they are not read from the source one by one. Returns how long the container then needs to
-    /// put all parts together without encoding them, in seconds: a separate step.
+    /// Makes these parts ready, if they are not read from the source one by one. Returns how long
+    /// the container then needs to put all parts together without encoding them, in seconds: a
+    /// separate step.
     ///
     /// # Errors
     /// The source cannot be read.

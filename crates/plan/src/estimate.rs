@@ -2,7 +2,8 @@
 
 use crate::population::Unit;
 
-/// Measured parts in one stratum: enough for a ratio that is not one part's own, and few enough to be of one kind.
+/// Measured parts in one stratum: enough for a ratio that is not one part's own, and few enough to
+/// be of one kind.
 const STRATUM_UNITS: usize = 4;
 
 /// The parts of a population in groups of similar ones, each with measured parts.
@@ -13,8 +14,9 @@ pub(crate) struct Strata {
 }
 
 impl Strata {
-    /// Divides parts, listed in `order` so that neighbours are similar, into runs that each have at least
-    /// [`STRATUM_UNITS`] measured parts, as far as there are that many. `measured` is a subset in the same order.
+    /// Divides parts, listed in `order` so that neighbours are similar, into runs that each have at
+    /// least [`STRATUM_UNITS`] measured parts, as far as there are that many. `measured` is a
+    /// subset in the same order.
     pub(crate) fn new(units: usize, order: &[usize], measured: &[usize]) -> Strata {
         let mut of = vec![0; units];
         let strata = (measured.len() / STRATUM_UNITS).max(1);
@@ -45,8 +47,8 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// Estimates a quantity that is known for the measured parts (`values`, in their order) from one that is known for all
-    /// parts, `known`. Parts are chosen in proportion to their lengths.
+    /// Estimates a quantity that is known for the measured parts (`values`, in their order) from
+    /// one that is known for all parts, `known`. Parts are chosen in proportion to their lengths.
     pub(crate) fn new(
         strata: &Strata,
         units: &[Unit],
@@ -56,7 +58,8 @@ impl Estimate {
     ) -> Estimate {
         let mut sums = vec![[0.0f64; 2]; strata.count];
         let mut all = [0.0f64; 2];
-        // A part of length n is chosen with a chance in proportion to n, so it stands for 1/n of that length.
+        // A part of length n is chosen with a chance in proportion to n, so it stands for 1/n of
+        // that length.
         let weight = |unit: usize| 1.0 / f64::from(units[unit].len);
         for (&unit, value) in measured.iter().zip(values) {
             let add = [value * weight(unit), known[unit] * weight(unit)];
@@ -87,7 +90,8 @@ impl Estimate {
         }
     }
 
-    /// The standard error: the spread of the measured parts around the ratio, for the share that was not measured.
+    /// The standard error: the spread of the measured parts around the ratio, for the share that
+    /// was not measured.
     fn error(
         strata: &Strata,
         units: &[Unit],
@@ -113,7 +117,8 @@ impl Estimate {
             if known <= 0.0 || count < 2.0 {
                 return 0.0;
             }
-            // The variance of a ratio of means, times the square of what the ratio is multiplied with.
+            // The variance of a ratio of means, times the square of what the ratio is multiplied
+            // with.
             let of_ratio = squares / (count - 1.0) * count / (known * known);
             of_ratio * unmeasured * unmeasured
         });
@@ -126,7 +131,8 @@ impl Estimate {
     }
 }
 
-/// Rounds estimated lengths so that their sum stays what it was: what one part is rounded up, the next are down.
+/// Rounds estimated lengths so that their sum stays what it was: what one part is rounded up, the
+/// next are down.
 #[derive(Default)]
 pub(crate) struct Rounding {
     /// By quantum (1, or anything else): what was left over.

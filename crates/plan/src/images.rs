@@ -175,7 +175,8 @@ impl<'a> Btrfs<'a> {
         let trial = btrfs::ImageTrial::new(inventory, duplicates, options, parallel)?;
         let kinds = Kinds::of(inventory);
         let units = trial.parts().iter().map(|part| {
-            // Small files differ by size: some are inline, and some of the others need a whole sector.
+            // Small files differ by size: some are inline, and some of the others need a whole
+            // sector.
             let size = match part.len {
                 _ if !part.is_small() => 0,
                 0..1024 => 1,

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use tree::{FileId, Inventory};
 
-/// Kinds of files that have rows of their own: those with the most content; the others are one kind.
+/// Kinds of files that have rows of their own: those with the most content; the others are one
+/// kind.
 const KINDS_MAX: usize = 24;
 
 /// A part of the content that is encoded by itself.
@@ -18,7 +19,8 @@ pub(crate) struct Unit {
     pub(crate) quantum: u32,
 }
 
-/// Numbers the kinds of files: by the extensions with the most content, and by whether a file is small.
+/// Numbers the kinds of files: by the extensions with the most content, and by whether a file is
+/// small.
 pub(crate) struct Kinds {
     of_extension: HashMap<Vec<u8>, u16>,
 }
@@ -48,8 +50,8 @@ impl Kinds {
     }
 }
 
-/// The extension of a name, in small letters; of versioned libraries such as `libc.so.6`, `so`. Names without one have an
-/// empty extension.
+/// The extension of a name, in small letters; of versioned libraries such as `libc.so.6`, `so`.
+/// Names without one have an empty extension.
 fn extension(name: &[u8]) -> Vec<u8> {
     let mut parts = name.rsplit(|&byte| byte == b'.').peekable();
     while let Some(part) = parts.next() {
@@ -63,8 +65,9 @@ fn extension(name: &[u8]) -> Vec<u8> {
     Vec::new()
 }
 
-/// Chooses parts from `among`, in this order, so that each byte has the same chance: one part every `bytes_max`-th of the
-/// total, beginning at a place that `seed` gives. All of them if they have no more bytes than that.
+/// Chooses parts from `among`, in this order, so that each byte has the same chance: one part every
+/// `bytes_max`-th of the total, beginning at a place that `seed` gives. All of them if they have no
+/// more bytes than that.
 pub(crate) fn systematic(units: &[Unit], among: &[usize], bytes_max: u64, seed: u64) -> Vec<usize> {
     let total: u64 = among.iter().map(|&unit| u64::from(units[unit].len)).sum();
     if total <= bytes_max {

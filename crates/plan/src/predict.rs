@@ -1,4 +1,5 @@
-//! The prediction: a first pass over all parts, a sample for each candidate, and from both the whole.
+//! The prediction: a first pass over all parts, a sample for each candidate, and from both the
+//! whole.
 
 use std::time::Duration;
 
@@ -15,10 +16,11 @@ use crate::stream::CutStream;
 
 /// How many standard errors the bars are long: 95 of 100 results are within them.
 const BAR: f64 = 2.0;
-/// The part of a time that is uncertain beside the sample: other processes, the clock rate, the medium.
+/// The part of a time that is uncertain beside the sample: other processes, the clock rate, the
+/// medium.
 const TIME_ERROR: f64 = 0.05;
-/// A SquashFS image is read back, and its tables are decoded and compared: that takes this part of the time to make them
-/// (measured with the sources of Linux).
+/// A SquashFS image is read back, and its tables are decoded and compared: that takes this part of
+/// the time to make them (measured with the sources of Linux).
 const READ_BACK: f64 = 0.5;
 /// Where the sample leaves more uncertain than this part of a time, a larger one is tried.
 const SAMPLE_ERROR: f64 = 0.04;
@@ -73,7 +75,8 @@ pub enum PredictionStage<'a> {
     Try(&'a Candidate),
 }
 
-/// A predicted number and how far the real one may be off: it is within the error in 95 of 100 cases.
+/// A predicted number and how far the real one may be off: it is within the error in 95 of 100
+/// cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Range {
     /// The prediction.
@@ -247,8 +250,8 @@ fn predict_archives(
     Ok(())
 }
 
-/// Seconds until all is encoded and written to the cache of a file: the threads encode, and another one writes and, for
-/// some containers, puts the parts together.
+/// Seconds until all is encoded and written to the cache of a file: the threads encode, and another
+/// one writes and, for some containers, puts the parts together.
 fn worked_seconds(question: &Question<'_>, encode: f64, other: f64) -> f64 {
     let threads = question.parallel.threads() as f64;
     let processors = question.processors.max(1) as f64;
@@ -257,7 +260,8 @@ fn worked_seconds(question: &Question<'_>, encode: f64, other: f64) -> f64 {
     (encode / threads).max(work / processors).max(other)
 }
 
-/// Seconds to wait until the last bytes are on the medium: the first are written while the others are made.
+/// Seconds to wait until the last bytes are on the medium: the first are written while the others
+/// are made.
 fn synced_seconds(question: &Question<'_>, bytes: u64, seconds: f64) -> f64 {
     let last = bytes as f64 * (WRITTEN_LATER / seconds.max(WRITTEN_LATER));
     last / question.medium_rate.max(1.0)
@@ -322,8 +326,9 @@ fn predict_cut(
             (question.stage)(PredictionStage::Try(candidate));
             let fixed = (fixed, together.unwrap_or(0.0));
             let (mut tried, mut error) = sample.row(question, cut, &first, candidate, fixed)?;
-            // A few parts can take most of the time, such as what compresses within noise. Sizes stay those of the first
-            // sample, so that they do not depend on how long something took.
+            // A few parts can take most of the time, such as what compresses within noise. Sizes
+            // stay those of the first sample, so that they do not depend on how long something
+            // took.
             while together.is_none() && error > SAMPLE_ERROR && is_soon(question, &tried) {
                 let bytes = tried.sampled.tried_bytes * SAMPLE_GROWTH;
                 let larger = Sample::new(question, cut.units(), &first, bytes);
@@ -357,7 +362,8 @@ struct Sample {
 }
 
 impl Sample {
-    /// Draws a sample of about this many bytes from the parts of the first pass: sorted by kind and by how well they compress.
+    /// Draws a sample of about this many bytes from the parts of the first pass: sorted by kind and
+    /// by how well they compress.
     fn new(question: &Question<'_>, units: &[Unit], first: &First, bytes: u64) -> Sample {
         let ratio = |unit: usize| (1000.0 * first.lens[unit] / f64::from(units[unit].len)) as u32;
         let mut order: Vec<usize> = (0..units.len()).collect();
@@ -390,8 +396,8 @@ impl Sample {
         }
     }
 
-    /// Tries a candidate. `fixed` are the seconds before all else, and to put all parts together. Also gives which part of the
-    /// time is uncertain by the sample.
+    /// Tries a candidate. `fixed` are the seconds before all else, and to put all parts together.
+    /// Also gives which part of the time is uncertain by the sample.
     fn row(
         &self,
         question: &Question<'_>,

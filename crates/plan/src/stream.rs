@@ -16,8 +16,9 @@ const PIECE_BYTES: u64 = 128 << 10;
 const SECTOR_BYTES: usize = 4096;
 /// What is encoded to at most this is inline at the receiver.
 const INLINE_BYTES_MAX: usize = 2048;
-/// How much longer the attributes of an encoded write are than those of a plain one: four numbers of eight bytes less the
-/// offset, and two of four, each with a type and a length. Inline data has one of the latter less.
+/// How much longer the attributes of an encoded write are than those of a plain one: four numbers
+/// of eight bytes less the offset, and two of four, each with a type and a length. Inline data has
+/// one of the latter less.
 const ENCODED_BYTES: usize = 52;
 const INLINE_ENCODED_BYTES: usize = 44;
 
@@ -33,7 +34,8 @@ pub(crate) struct CutStream<'a> {
 }
 
 impl<'a> CutStream<'a> {
-    /// Writes a stream with plain data, throws it away, and cuts the content as the encoder of a stream does.
+    /// Writes a stream with plain data, throws it away, and cuts the content as the encoder of a
+    /// stream does.
     pub(crate) fn new(inventory: &'a Inventory<'a>, clock: Clock<'_>) -> Result<CutStream<'a>> {
         let (plain, seconds) = timed(clock, || plain_bytes(inventory));
         let mut stream = CutStream {
@@ -100,7 +102,8 @@ impl<'a> CutStream<'a> {
     }
 }
 
-/// The size of a stream with plain data, which is hashed: a copy makes the UUID of the subvolume of that.
+/// The size of a stream with plain data, which is hashed: a copy makes the UUID of the subvolume of
+/// that.
 fn plain_bytes(inventory: &Inventory<'_>) -> Result<u64> {
     let options = SendOptions {
         name: b"plan",
@@ -195,8 +198,8 @@ struct StreamWork<'a> {
 }
 
 impl StreamWork<'_> {
-    /// Encodes the content as the encoder of a stream does: extents must save a sector, and what can be inline any byte.
-    /// Returns the encoded length, and how much longer the command is.
+    /// Encodes the content as the encoder of a stream does: extents must save a sector, and what
+    /// can be inline any byte. Returns the encoded length, and how much longer the command is.
     fn encode(&mut self, len: usize, offset: u64) -> Option<(usize, usize)> {
         let whole = len.next_multiple_of(SECTOR_BYTES);
         let (room, more) = if offset == 0 && len <= SECTOR_BYTES {

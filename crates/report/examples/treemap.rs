@@ -1,4 +1,5 @@
-//! Draws where the bytes of a directory are: `cargo run -p restow-report --example treemap -- DIRECTORY > sizes.svg`.
+//! Draws where the bytes of a directory are: `cargo run -p restow-report --example treemap --
+//! DIRECTORY > sizes.svg`.
 use std::error::Error;
 use std::fs;
 use std::io::{Write, stdout};

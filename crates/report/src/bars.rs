@@ -2,7 +2,8 @@
 
 use crate::svg::{Svg, width_of};
 
-/// Size in pixels: the whole width, room for the names of groups and for values, and what is above the first bar.
+/// Size in pixels: the whole width, room for the names of groups and for values, and what is above
+/// the first bar.
 const WIDTH: f64 = 760.0;
 const NAMES: f64 = 230.0;
 const VALUES: f64 = 70.0;

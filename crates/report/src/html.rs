@@ -1,4 +1,5 @@
-//! HTML pages of one file, which need no network and follow the light or dark setting of the display.
+//! HTML pages of one file, which need no network and follow the light or dark setting of the
+//! display.
 
 use crate::svg::escape;
 
@@ -14,7 +15,8 @@ th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}th{font-wei
 th.sorts{cursor:pointer}th.sorts:hover{text-decoration:underline}\
 svg{max-width:100%;height:auto}code,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:.92em}";
 
-/// Sorts a table by the column whose head is clicked: by `data-v` of the cells if they have it, otherwise by their text.
+/// Sorts a table by the column whose head is clicked: by `data-v` of the cells if they have it,
+/// otherwise by their text.
 const SCRIPT: &str = "\
 for(const t of document.querySelectorAll('table.sortable'))t.tHead.rows[0].querySelectorAll('th').forEach((h,i)=>{\
 h.className='sorts';let up=false;h.onclick=()=>{up=!up;const b=t.tBodies[0],v=r=>{const c=r.cells[i],d=c.dataset.v;\

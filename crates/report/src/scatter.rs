@@ -44,8 +44,8 @@ pub struct Plot {
     pub x_name: String,
     /// The name of the vertical axis.
     pub y_name: String,
-    /// The points. Those of a series that follow each other are joined if their labels begin with the same letters, which
-    /// are a codec's name.
+    /// The points. Those of a series that follow each other are joined if their labels begin with
+    /// the same letters, which are a codec's name.
     pub points: Vec<Point>,
 }
 

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 /// The colours of a drawing, for light and dark displays.
 ///
-/// Classes: `page` the background, `ink` text, `dim` text of less importance, `line` axes and borders, `grid` the lines
-/// behind a plot, `s0` to `s7` series, `r0` to `r9` a scale from good to bad. `s` and `r` set the fill; with `stroke`
-/// beside them, they set the line instead. `on0` to `on9` are texts that stand on `r0` to `r9`.
+/// Classes: `page` the background, `ink` text, `dim` text of less importance, `line` axes and
+/// borders, `grid` the lines behind a plot, `s0` to `s7` series, `r0` to `r9` a scale from good to
+/// bad. `s` and `r` set the fill; with `stroke` beside them, they set the line instead. `on0` to
+/// `on9` are texts that stand on `r0` to `r9`.
 pub const STYLE: &str = "\
 .page{fill:#ffffff}.ink{fill:#1b1f24}.dim{fill:#656d76}.line{stroke:#8c959f;fill:none}.grid{stroke:#e4e7eb;fill:none}\
 .edge{stroke:#ffffff}\
@@ -36,7 +37,8 @@ pub struct Svg {
 }
 
 impl Svg {
-    /// An empty drawing with a background. The title is shown to readers that do not see the drawing.
+    /// An empty drawing with a background. The title is shown to readers that do not see the
+    /// drawing.
     pub fn new(width: u32, height: u32, title: &str) -> Svg {
         let mut svg = Svg {
             width,
@@ -92,7 +94,8 @@ impl Svg {
         let _ = writeln!(self.body, "<path class=\"{class}\" d=\"{steps}\"/>");
     }
 
-    /// A line of text whose baseline begins here, or ends or is centred here with the classes `end` and `middle`.
+    /// A line of text whose baseline begins here, or ends or is centred here with the classes `end`
+    /// and `middle`.
     pub fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
         let (x, y, text) = (number(x), number(y), escape(text));
         let _ = writeln!(
@@ -141,7 +144,8 @@ impl Svg {
     }
 }
 
-/// A text in which no letter ends the text or begins markup. Control characters, which XML does not allow, become `\u{fffd}`.
+/// A text in which no letter ends the text or begins markup. Control characters, which XML does not
+/// allow, become `\u{fffd}`.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -159,7 +163,8 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A coordinate with at most two decimals: more are not seen, and the shortest form is the same everywhere.
+/// A coordinate with at most two decimals: more are not seen, and the shortest form is the same
+/// everywhere.
 pub fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

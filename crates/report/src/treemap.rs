@@ -1,7 +1,8 @@
 //! Treemaps: nested rectangles whose areas are in proportion to sizes.
 //!
-//! The layout is the squarified one (Bruls, Huizing and van Wijk, "Squarified Treemaps", 2000): children are laid in rows
-//! along the shorter side, and a row ends when another child would make its rectangles longer.
+//! The layout is the squarified one (Bruls, Huizing and van Wijk, "Squarified Treemaps", 2000):
+//! children are laid in rows along the shorter side, and a row ends when another child would make
+//! its rectangles longer.
 
 use std::collections::BinaryHeap;
 
@@ -86,7 +87,8 @@ impl Ord for Waiting {
     }
 }
 
-/// Draws the first tile and what it holds, the largest first, until there are enough. What has no size is not drawn.
+/// Draws the first tile and what it holds, the largest first, until there are enough. What has no
+/// size is not drawn.
 pub fn draw(svg: &mut Svg, tiles: &[Tile], rect: Rect) {
     let Some(first) = tiles.first().filter(|tile| tile.size > 0) else {
         return;
@@ -283,8 +285,8 @@ pub fn squarified(sizes: &[f64], rect: Rect) -> Vec<Rect> {
     places
 }
 
-/// The ratio of the sides of the longest rectangle in a row along a side. The first and the last one are the largest and
-/// the smallest.
+/// The ratio of the sides of the longest rectangle in a row along a side. The first and the last
+/// one are the largest and the smallest.
 fn longest(row: &[f64], scale: f64, side: f64) -> f64 {
     let sum: f64 = row.iter().sum::<f64>() * scale;
     let [large, small] = [row.first(), row.last()].map(|it| it.copied().unwrap_or(0.0) * scale);

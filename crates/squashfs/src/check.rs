@@ -1,4 +1,5 @@
-//! Checks a whole image: every part must be readable, and everything that is stored twice must agree.
+//! Checks a whole image: every part must be readable, and everything that is stored twice must
+//! agree.
 
 use std::collections::HashMap;
 
@@ -22,7 +23,8 @@ const STORED_MIN: usize = 1 << 20;
 const BATCH_BLOCKS: usize = 16;
 /// The user or group that Linux takes for none (`INVALID_UID`).
 const NO_OWNER: u32 = u32::MAX;
-/// The smallest page of Linux; it reads no longer targets of symbolic links, and of those one byte less.
+/// The smallest page of Linux; it reads no longer targets of symbolic links, and of those one byte
+/// less.
 const PAGE_BYTES: u64 = 4096;
 /// `XATTR_NAME_MAX` of linux/limits.h.
 const XATTR_NAME_BYTES_MAX: usize = 255;
@@ -71,13 +73,14 @@ struct ImageCheck<'a> {
 }
 
 impl Squashfs {
-    /// Checks the whole image and calls `report` with each finding, with the path of the file it concerns, if any: all
-    /// names, inodes, attributes, link targets and lists must be readable; inode numbers must be unique, those of the
-    /// directory entries, and the export table must locate them; an index must lead to its names; link counts must
-    /// match the names; blocks must not overlap; and every block must decode
-    /// to the length that its files expect.
+    /// Checks the whole image and calls `report` with each finding, with the path of the file it
+    /// concerns, if any: all names, inodes, attributes, link targets and lists must be readable;
+    /// inode numbers must be unique, those of the directory entries, and the export table must
+    /// locate them; an index must lead to its names; link counts must match the names; blocks must
+    /// not overlap; and every block must decode to the length that its files expect.
     ///
-    /// A directory that cannot be read ends the check of files. Memory grows by 24 bytes for each block.
+    /// A directory that cannot be read ends the check of files. Memory grows by 24 bytes for each
+    /// block.
     ///
     /// # Errors
     /// Fails if the medium cannot be read. Damage in the image is not an error but a finding.

@@ -1,4 +1,5 @@
-//! Chooses the filter that makes machine code easier to compress, from the architecture in its ELF header.
+//! Chooses the filter that makes machine code easier to compress, from the architecture in its ELF
+//! header.
 
 use codec::Filters;
 
@@ -20,7 +21,8 @@ pub(crate) fn filter_of(header: &[u8; HEADER_BYTES]) -> Filters {
     } else {
         u16::from_le_bytes(machine)
     };
-    // `e_flags` of a 32-bit header; EF_ARM_ABI_FLOAT_HARD. Systems with this flag consist of Thumb code.
+    // `e_flags` of a 32-bit header; EF_ARM_ABI_FLOAT_HARD. Systems with this flag consist of Thumb
+    // code.
     let flags = u32::from_le_bytes([header[36], header[37], header[38], header[39]]);
     match machine {
         3 | 62 => Filters::X86,
@@ -49,8 +51,8 @@ impl CodeShares {
         }
     }
 
-    /// The filter for most of the code in a block of `len` bytes; no filter if that code is less than a quarter of the
-    /// block.
+    /// The filter for most of the code in a block of `len` bytes; no filter if that code is less
+    /// than a quarter of the block.
     pub(crate) fn most(&self, len: usize) -> Filters {
         let all = (0u32..).zip(self.bytes);
         let most = all.max_by_key(|&(bit, bytes)| (bytes, std::cmp::Reverse(bit)));

@@ -1,7 +1,8 @@
 //! The compressor options that an image records.
 //!
-//! Readers do not need them (except for the xz dictionary size, which each block repeats). The record is omitted if all
-//! options have their default values, except for lz4, which always has one.
+//! Readers do not need them (except for the xz dictionary size, which each block repeats). The
+//! record is omitted if all options have their default values, except for lz4, which always has
+//! one.
 #![cfg_attr(
     not(test),
     warn(
@@ -176,7 +177,8 @@ impl Compressor {
                 algorithm: 0,
                 level: 0,
             },
-            // lzo1x_999 is the one algorithm with levels; nothing but the size of its blocks tells it from others.
+            // lzo1x_999 is the one algorithm with levels; nothing but the size of its blocks tells
+            // it from others.
             Settings::LzoOptimal { level } => Compressor::Lzo {
                 algorithm: 4,
                 level: level.into(),

@@ -1,8 +1,8 @@
 //! Creates an image from a tree of files.
 //!
-//! The data is written first, block by block in the order of the plan, while worker threads compress ahead. Then comes
-//! the metadata, child before parent, so that every reference points to something already placed. The superblock comes
-//! last.
+//! The data is written first, block by block in the order of the plan, while worker threads
+//! compress ahead. Then comes the metadata, child before parent, so that every reference points to
+//! something already placed. The superblock comes last.
 
 use tree::{Duplicates, Error, Inventory, Limits, Output, Parallel, Progress, Result};
 
@@ -20,13 +20,15 @@ use crate::verify::{self, ExpectedImage};
 /// Creates an image of a tree. The same tree and options give the same bytes,
 /// whatever the number of threads. The caller commits the output.
 ///
-/// Times lose their fraction of a second, and only the modification time is kept. Sockets and devices are stored.
+/// Times lose their fraction of a second, and only the modification time is kept. Sockets and
+/// devices are stored.
 ///
 /// # Errors
-/// [`tree::Error::InvalidInput`] for options that are impossible; [`tree::Error::File`] if a file cannot be read,
-/// changes while it is read, or exceeds the limits of the format, or with the largest holes of files that have
-/// [more of them](crate::excess_holes) than the options allow; [`tree::Error::Limit`] for more than 65,535 different
-/// owners and groups; [`tree::Error::Io`] if the output cannot be written, or does not hold what was written.
+/// [`tree::Error::InvalidInput`] for options that are impossible; [`tree::Error::File`] if a file
+/// cannot be read, changes while it is read, or exceeds the limits of the format, or with the
+/// largest holes of files that have [more of them](crate::excess_holes) than the options allow;
+/// [`tree::Error::Limit`] for more than 65,535 different owners and groups; [`tree::Error::Io`] if
+/// the output cannot be written, or does not hold what was written.
 pub fn create(
     inventory: &Inventory,
     options: &Options,

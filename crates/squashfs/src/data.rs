@@ -21,14 +21,16 @@ use crate::lookup_table::LookupTable;
 use crate::metadata::{MetadataPosition, MetadataReader};
 use crate::raw::{self, METADATA_BYTES};
 
-/// Size words between two checkpoints: as many as fit in a metadata block. Twice as many whenever there are too many
-/// checkpoints.
+/// Size words between two checkpoints: as many as fit in a metadata block. Twice as many whenever
+/// there are too many checkpoints.
 const STRIDE: u64 = 2048;
-/// Number of checkpoints kept for a file: enough for 8 TiB of blocks of the usual size at the smallest distance.
+/// Number of checkpoints kept for a file: enough for 8 TiB of blocks of the usual size at the
+/// smallest distance.
 const CHECKPOINTS_MAX: usize = 1 << 15;
 
-/// The lists of size words that have been seen, as far as they fill a metadata block. Lists of a sound image do not
-/// overlap; those of a hostile one could, so that a small table shows petabytes of holes many times.
+/// The lists of size words that have been seen, as far as they fill a metadata block. Lists of a
+/// sound image do not overlap; those of a hostile one could, so that a small table shows petabytes
+/// of holes many times.
 #[derive(Default)]
 pub(crate) struct BlockLists(Mutex<(HashSet<u64>, u64)>);
 
@@ -57,7 +59,8 @@ impl BlockLists {
     }
 }
 
-/// The most size words that the inode table can hold: each metadata block takes at least three stored bytes.
+/// The most size words that the inode table can hold: each metadata block takes at least three
+/// stored bytes.
 fn words_max(image: &Image) -> u64 {
     let superblock = &image.superblock;
     let stored = superblock
@@ -175,7 +178,8 @@ impl FileBlocks {
         self.blocks
     }
 
-    /// The blocks in a range of indices, holes together, starting with the first one, until there are `entries_max`.
+    /// The blocks in a range of indices, holes together, starting with the first one, until there
+    /// are `entries_max`.
     pub(crate) fn blocks(
         &self,
         image: &Image,
@@ -270,7 +274,8 @@ impl FileBlocks {
 }
 
 impl BlockPositions {
-    /// The nearest known position at or before the block of this index, and the number of blocks between checkpoints.
+    /// The nearest known position at or before the block of this index, and the number of blocks
+    /// between checkpoints.
     fn before(&self, index: u64) -> (BlockPosition, u64) {
         let wanted = to_usize(index.checked_div(self.stride).unwrap_or(0));
         // The first one is always there.

@@ -46,7 +46,8 @@ impl XattrSets {
 }
 
 impl ImageWriter<'_> {
-    /// Reads link targets and extended attributes; skips files for which that fails if the options allow it.
+    /// Reads link targets and extended attributes; skips files for which that fails if the options
+    /// allow it.
     pub(crate) fn describe(&mut self) -> Result<DescribedFiles> {
         let inventory = self.inventory;
         let mut described = DescribedFiles {

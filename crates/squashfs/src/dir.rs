@@ -60,7 +60,8 @@ impl<'a> ListingReader<'a> {
         )
     }
 
-    /// The entries starting at the header that is `skipped` bytes into the listing, at position `at`.
+    /// The entries starting at the header that is `skipped` bytes into the listing, at position
+    /// `at`.
     fn from(
         image: &'a Image,
         end: u64,
@@ -169,14 +170,14 @@ impl<'a> ListingReader<'a> {
 
 /// The listings read so far, which must not overlap.
 ///
-/// If directories could share a listing, a small image could name any number of files. Uses about 60 bytes for each
-/// directory.
+/// If directories could share a listing, a small image could name any number of files. Uses about
+/// 60 bytes for each directory.
 #[derive(Default)]
 pub(crate) struct ListedRanges(Mutex<BTreeMap<MetadataPosition, (MetadataPosition, u64)>>);
 
 impl ListedRanges {
-    /// Records that the directory `dir`, given by its reference, lists the bytes between two positions; returns whether
-    /// no other directory does.
+    /// Records that the directory `dir`, given by its reference, lists the bytes between two
+    /// positions; returns whether no other directory does.
     pub(crate) fn note(
         &self,
         (from, to): (MetadataPosition, MetadataPosition),
@@ -194,9 +195,9 @@ impl ListedRanges {
     }
 }
 
-/// Lists what can be listed: after a bad metadata block, the directory's index says where a run begins in a later one.
-/// `note` is called with what was read, and says whether no other directory lists it. Returns also why entries are
-/// missing.
+/// Lists what can be listed: after a bad metadata block, the directory's index says where a run
+/// begins in a later one. `note` is called with what was read, and says whether no other directory
+/// lists it. Returns also why entries are missing.
 pub(crate) fn list_readable(
     image: &Image,
     end: u64,
@@ -356,8 +357,9 @@ fn index_record(
     Ok((record, name))
 }
 
-/// Compares a directory's index, which has `index_count` records starting at `index`, with its listing: each record
-/// must lead to a run after that of the previous record, and have the run's first name.
+/// Compares a directory's index, which has `index_count` records starting at `index`, with its
+/// listing: each record must lead to a run after that of the previous record, and have the run's
+/// first name.
 pub(crate) fn check_index(
     image: &Image,
     end: u64,

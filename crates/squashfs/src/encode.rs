@@ -61,8 +61,8 @@ pub(crate) enum BlockResult {
     },
     /// A file to leave out, and why.
     Unreadable { file: FileId, error: Error },
-    /// A fragment block: its number, the length of its content, how many files have tails in it, and which of those
-    /// tails could not be read and are filled with zeros.
+    /// A fragment block: its number, the length of its content, how many files have tails in it,
+    /// and which of those tails could not be read and are filled with zeros.
     Fragment {
         number: u32,
         stored: EncodedBlock,
@@ -295,8 +295,9 @@ impl BlockEncoder<'_> {
         })
     }
 
-    /// Copies a compressed extent of the source as it is stored, without what may follow its end; `None` if it is not a
-    /// block that decodes to exactly what the file refers to. Other formats record that length, but it may be wrong.
+    /// Copies a compressed extent of the source as it is stored, without what may follow its end;
+    /// `None` if it is not a block that decodes to exactly what the file refers to. Other formats
+    /// record that length, but it may be wrong.
     fn keep_block(
         &self,
         worker: &mut ThreadCodec,
@@ -427,8 +428,8 @@ impl BlockEncoder<'_> {
         self.reused(buffer, found)
     }
 
-    /// The old fragment block that begins with the tail of the file `first`, if it has the first `len` bytes of the worker's
-    /// content.
+    /// The old fragment block that begins with the tail of the file `first`, if it has the first
+    /// `len` bytes of the worker's content.
     fn equal_fragment(
         &self,
         worker: &mut ThreadCodec,

@@ -18,14 +18,15 @@ use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 const SEARCH_BYTES: usize = 1 << 20;
 /// Padding between an image and what follows it: images are padded to a multiple of 4 KiB.
 const PADDING_MAX: u64 = 4096;
-/// Bytes at the end of a file that are searched for a superblock: its own size, plus padding before and after it.
+/// Bytes at the end of a file that are searched for a superblock: its own size, plus padding before
+/// and after it.
 const END_BYTES: u64 = to_u64(SUPERBLOCK_BYTES) + 2 * PADDING_MAX;
 /// Magic numbers of superblocks at the end.
 const STREAM_MARKS: [&[u8; 4]; 2] = [b"SQSH", b"HSQS"];
 
-/// Finds where the image in `source` starts: at its first byte, or after an ELF program as in an AppImage. `None` if
-/// neither place has a superblock's magic number, and there is no superblock at the end either, where tools put it that
-/// write images to a pipe.
+/// Finds where the image in `source` starts: at its first byte, or after an ELF program as in an
+/// AppImage. `None` if neither place has a superblock's magic number, and there is no superblock at
+/// the end either, where tools put it that write images to a pipe.
 ///
 /// # Errors
 /// Fails if the source cannot be read.
@@ -95,8 +96,8 @@ fn tables_at(source: &dyn ReadAt, at: u64, size: u64) -> Result<bool> {
 
 /// The superblock after an image that starts at `base` and reaches to the end of `source`.
 ///
-/// `mksquashfs -stream` cannot seek back to the start: it leaves a marker there and puts the superblock last. There may
-/// be padding before and after the superblock.
+/// `mksquashfs -stream` cannot seek back to the start: it leaves a marker there and puts the
+/// superblock last. There may be padding before and after the superblock.
 pub(crate) fn superblock_at_end(source: &dyn ReadAt, base: u64) -> Result<Option<Superblock>> {
     let len = source.size()?.saturating_sub(base);
     let from = len.saturating_sub(END_BYTES);
@@ -134,8 +135,8 @@ pub(crate) fn begins_at(source: &dyn ReadAt, at: u64) -> Result<bool> {
     Ok(u32::from_le_bytes(magic) == MAGIC)
 }
 
-/// The end of the section headers, which is the end of a linked program: `e_shoff + e_shentsize * e_shnum` in the ELF
-/// specification.
+/// The end of the section headers, which is the end of a linked program: `e_shoff + e_shentsize *
+/// e_shnum` in the ELF specification.
 fn elf_end(source: &dyn ReadAt) -> Result<Option<u64>> {
     let mut header = [0; 64];
     if source.size()? < to_u64(header.len()) {

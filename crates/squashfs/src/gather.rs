@@ -1,8 +1,9 @@
-//! Small files, packed while the image is written: each is read once, and dropped then if it equals an earlier one.
+//! Small files, packed while the image is written: each is read once, and dropped then if it equals
+//! an earlier one.
 //!
-//! Workers read files in batches. The calling thread takes the batches in order, finds equal files, and fills fragment blocks, which
-//! are jobs for the workers again. The layout is that of [`DataLayout::pack_tails`]: both place tails
-//! with a [`TailPacker`].
+//! Workers read files in batches. The calling thread takes the batches in order, finds equal files,
+//! and fills fragment blocks, which are jobs for the workers again. The layout is that of
+//! [`DataLayout::pack_tails`]: both place tails with a [`TailPacker`].
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,8 +14,8 @@ use crate::options::{Fragments, Options};
 use crate::plan::{BatchItem, BlockJob, DataLayout, FileJobs, PackedTail, TailBatch};
 use crate::tail_packer::TailPacker;
 
-/// Files up to this size are compared when they are read. Larger ones take longer to read again than to find, and equal
-/// ones among them are found before.
+/// Files up to this size are compared when they are read. Larger ones take longer to read again
+/// than to find, and equal ones among them are found before.
 pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 /// How much content a batch has at most, unless a block is larger.
 const BATCH_BYTES: usize = 256 << 10;
@@ -64,8 +65,8 @@ pub(crate) struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Whether files can be packed as they are read: equal files must have no influence on their order, and every file must be
-    /// readable.
+    /// Whether files can be packed as they are read: equal files must have no influence on their
+    /// order, and every file must be readable.
     pub(crate) fn is_possible(options: &Options, stored_extents: bool) -> bool {
         options.fragments != Fragments::None
             && options.priorities.is_empty()

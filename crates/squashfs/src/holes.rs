@@ -17,11 +17,12 @@ pub struct ExcessHoles {
     pub list_bytes: u64,
 }
 
-/// Checks whether the holes of all files together are larger than the options allow. Files are asked for their
-/// extents only if their sizes alone exceed the limit.
+/// Checks whether the holes of all files together are larger than the options allow. Files are
+/// asked for their extents only if their sizes alone exceed the limit.
 ///
 /// # Errors
-/// [`tree::Error::File`] if the extents of a file cannot be read, unless unreadable files are skipped.
+/// [`tree::Error::File`] if the extents of a file cannot be read, unless unreadable files are
+/// skipped.
 pub fn excess_holes(inventory: &Inventory, options: &Options) -> Result<Option<ExcessHoles>> {
     if inventory.content_bytes() <= options.sparse_max {
         return Ok(None);

@@ -20,7 +20,8 @@ use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
 /// Number of decoded metadata blocks of 8 KiB in the cache.
 const METADATA_SLOTS: (usize, usize) = (16, 16);
-/// Bytes of decoded data blocks in the cache, if at least [`DATA_SLOTS_MIN`] blocks fit, unless [`Image::keep`] says otherwise.
+/// Bytes of decoded data blocks in the cache, if at least [`DATA_SLOTS_MIN`] blocks fit, unless
+/// [`Image::keep`] says otherwise.
 const DATA_BYTES_KEPT: usize = 4 << 20;
 /// Minimum number of data blocks in the cache.
 const DATA_SLOTS_MIN: usize = 8;
@@ -254,7 +255,8 @@ impl Image {
         Ok(())
     }
 
-    /// Reads a block into the start of `dst`, which is as long as a block; returns the length of its content.
+    /// Reads a block into the start of `dst`, which is as long as a block; returns the length of
+    /// its content.
     pub(crate) fn decode_block(
         &self,
         at: u64,

@@ -140,8 +140,8 @@ impl ImageInode {
         }
     }
 
-    /// Parses the inode at `reader` and returns the position of what follows it: a directory's index, or a file's size
-    /// words.
+    /// Parses the inode at `reader` and returns the position of what follows it: a directory's
+    /// index, or a file's size words.
     pub(crate) fn parse(reader: &mut MetadataReader) -> Result<(ImageInode, MetadataPosition)> {
         let at = reader.at();
         let header: raw::InodeHeader = reader.record()?;
@@ -204,7 +204,8 @@ impl ImageInode {
         more || self.xattrs.is_some()
     }
 
-    /// Appends the inode in its shortest form. A directory's index or a file's size words must follow.
+    /// Appends the inode in its shortest form. A directory's index or a file's size words must
+    /// follow.
     #[expect(
         clippy::arithmetic_side_effects,
         clippy::as_conversions,
@@ -422,8 +423,8 @@ mod tests {
             let device = Device { major, minor };
             assert_eq!(decode_device(encode_device(device).unwrap()), device);
         }
-        // 259:0x12345 in the kernel's encoding: the minor number's low byte, the major number, the rest of the minor
-        // number.
+        // 259:0x12345 in the kernel's encoding: the minor number's low byte, the major number, the
+        // rest of the minor number.
         let device = Device {
             major: 259,
             minor: 0x1_2345,

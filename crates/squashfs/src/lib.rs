@@ -2,13 +2,15 @@
 //!
 //! # Layout
 //!
-//! An image consists of the superblock, the compressor options, the files' data blocks, fragment blocks that hold the
-//! tails of many files, the inode table, the directory table, and the tables of fragments, of inode numbers (the export
-//! table), of user and group IDs, and of extended attributes. Everything but the data is *metadata*: byte streams in
-//! blocks of 8 KiB. All references point backwards or to a known place, so an image is written in one pass.
+//! An image consists of the superblock, the compressor options, the files' data blocks, fragment
+//! blocks that hold the tails of many files, the inode table, the directory table, and the tables
+//! of fragments, of inode numbers (the export table), of user and group IDs, and of extended
+//! attributes. Everything but the data is *metadata*: byte streams in blocks of 8 KiB. All
+//! references point backwards or to a known place, so an image is written in one pass.
 //!
-//! Each file of this crate covers one structure on disk, its reader next to its writer. All records are in `raw`. The
-//! reader enforces the kernel's rules, and is stricter where Linux trusts the image.
+//! Each file of this crate covers one structure on disk, its reader next to its writer. All records
+//! are in `raw`. The reader enforces the kernel's rules, and is stricter where Linux trusts the
+//! image.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -1,6 +1,7 @@
 //! Tables of fixed-size records: IDs, fragments, the export table, and sets of extended attributes.
 //!
-//! The records are in metadata blocks, and an uncompressed list holds the positions of these blocks.
+//! The records are in metadata blocks, and an uncompressed list holds the positions of these
+//! blocks.
 #![cfg_attr(
     not(test),
     warn(
@@ -30,7 +31,8 @@ pub(crate) struct LookupTable<T> {
 impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> LookupTable<T> {
     const PER_BLOCK: usize = METADATA_BYTES / size_of::<T>();
 
-    /// Reads the list at `list_at`, which ends at `list_end` if that is known; the blocks lie between `from` and `end`.
+    /// Reads the list at `list_at`, which ends at `list_end` if that is known; the blocks lie
+    /// between `from` and `end`.
     pub(crate) fn read(
         image: &Image,
         list_at: u64,

@@ -1,7 +1,7 @@
 //! Metadata: a byte stream in blocks of 8 KiB, each stored compressed if that makes it smaller.
 //!
-//! A position in such a stream is a *reference*: where its block starts (in the table, as stored), and an offset in the
-//! content of the block.
+//! A position in such a stream is a *reference*: where its block starts (in the table, as stored),
+//! and an offset in the content of the block.
 #![cfg_attr(
     not(test),
     warn(
@@ -50,7 +50,8 @@ impl<'a> MetadataReader<'a> {
             offset: from.offset().into(),
         };
         let reader = Self::resume(image, end, place)?;
-        // Only a reader that has just read a record can be at a block's end; Linux refuses references there.
+        // Only a reader that has just read a record can be at a block's end; Linux refuses
+        // references there.
         if place.offset == reader.block.content.len() {
             return Err(Corrupt {
                 what: "reference leads to the end of its metadata block",
@@ -99,8 +100,8 @@ impl<'a> MetadataReader<'a> {
         }
     }
 
-    /// The reference of the next byte into the table that starts at `table`: after the last byte of a full block, the
-    /// start of the next one.
+    /// The reference of the next byte into the table that starts at `table`: after the last byte of
+    /// a full block, the start of the next one.
     pub(crate) fn reference(&self, table: u64) -> MetadataRef {
         let (block_at, offset) = match self.offset {
             METADATA_BYTES => (self.block.next, 0),
@@ -223,7 +224,8 @@ impl MetadataWriter {
             let len = (METADATA_BYTES - self.open.len()).min(bytes.len());
             let (now, later) = bytes.split_at(len);
             self.open.extend_from_slice(now);
-            // A full block is stored at once, so that a reference never points past the end of a block.
+            // A full block is stored at once, so that a reference never points past the end of a
+            // block.
             if self.open.len() == METADATA_BYTES {
                 self.store();
             }

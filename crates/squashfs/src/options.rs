@@ -21,7 +21,8 @@ pub enum Fragments {
     Always,
 }
 
-/// Options for creating an image: those of [`Options::default`], and a method for each that replaces it.
+/// Options for creating an image: those of [`Options::default`], and a method for each that
+/// replaces it.
 ///
 /// ```
 /// use squashfs::{Fragments, Options};
@@ -49,36 +50,40 @@ pub struct Options {
     pub mkfs_time: u32,
     /// Files with later modification times get this one, in seconds since 1970.
     pub epoch: Option<i64>,
-    /// Maximum size of the holes of all files together, in bytes; `u64::MAX` to not look for them. The format stores four bytes for each block, in holes,
-    /// too, so that a file of 8 EB without any data would take terabytes.
+    /// Maximum size of the holes of all files together, in bytes; `u64::MAX` to not look for them.
+    /// The format stores four bytes for each block, in holes, too, so that a file of 8 EB without
+    /// any data would take terabytes.
     pub sparse_max: u64,
-    /// For each file of the inventory, its sort priority: data with higher numbers is stored first, equal numbers in
-    /// the order of names. Empty to store everything in the order of names.
+    /// For each file of the inventory, its sort priority: data with higher numbers is stored first,
+    /// equal numbers in the order of names. Empty to store everything in the order of names.
     pub priorities: Vec<i16>,
     /// Whether to pad the image with zeros to a multiple of 4 KiB.
     pub padding: bool,
-    /// The data of each file, and each fragment block, begins at a multiple of this many bytes of the output: a power of two
-    /// from 512 to 1 MiB, or 1 to leave no gaps. The blocks of one file follow each other: the format has no place to say where
-    /// each of them is.
+    /// The data of each file, and each fragment block, begins at a multiple of this many bytes of
+    /// the output: a power of two from 512 to 1 MiB, or 1 to leave no gaps. The blocks of one file
+    /// follow each other: the format has no place to say where each of them is.
     pub align_bytes: u32,
     /// Offset of the image in the output; bytes before it are left untouched.
     pub offset: u64,
-    /// Whether to copy blocks from a source with the same codec and block size, and any other compressed data of the
-    /// source that forms a block of this image, whatever the level.
+    /// Whether to copy blocks from a source with the same codec and block size, and any other
+    /// compressed data of the source that forms a block of this image, whatever the level.
     pub keep_blocks: bool,
-    /// An older image with the same codec and block size, whose blocks are kept where their content is unchanged. Fragment
-    /// blocks are kept as a whole while at least three quarters of them are still shown, as far as the image
-    /// becomes little larger by that.
+    /// An older image with the same codec and block size, whose blocks are kept where their content
+    /// is unchanged. Fragment blocks are kept as a whole while at least three quarters of them are
+    /// still shown, as far as the image becomes little larger by that.
     pub old: Option<OldImage>,
-    /// Whether to keep only what leaves the image as it would be without the old one: no fragment block with tails of
-    /// files that changed, and nothing at all if a sample of the old blocks was not made with these settings.
+    /// Whether to keep only what leaves the image as it would be without the old one: no fragment
+    /// block with tails of files that changed, and nothing at all if a sample of the old blocks was
+    /// not made with these settings.
     pub reuse_exact: bool,
-    /// With xz, whether to filter machine code for its architecture, which the file's header identifies: one attempt
-    /// for each block instead of one for each filter. The filters in the settings are then not tried.
+    /// With xz, whether to filter machine code for its architecture, which the file's header
+    /// identifies: one attempt for each block instead of one for each filter. The filters in the
+    /// settings are then not tried.
     pub filter_code: bool,
     /// Whether to skip and list files that cannot be read. Otherwise the first one is an error.
     pub skip_unreadable: bool,
-    /// What is decoded again before the image counts as finished. Unless it is nothing, the image is also read back.
+    /// What is decoded again before the image counts as finished. Unless it is nothing, the image
+    /// is also read back.
     pub verify: Verify,
 }
 
@@ -166,7 +171,8 @@ pub struct CreateSummary {
     pub image: ImageSummary,
     /// Number of blocks stored uncompressed because compression does not make them smaller.
     pub plain_blocks: u64,
-    /// Paths of files whose time is before 1970 or after 2106; they get the nearest time that the format can store.
+    /// Paths of files whose time is before 1970 or after 2106; they get the nearest time that the
+    /// format can store.
     pub changed_times: Vec<Vec<u8>>,
 }
 

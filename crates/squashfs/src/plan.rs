@@ -26,7 +26,8 @@ pub(crate) struct DataLayout {
     block_bytes: u64,
     /// Which tails are packed.
     packing: Fragments,
-    /// The algorithm of data that is copied from the source as it is stored, if it forms a block of this image.
+    /// The algorithm of data that is copied from the source as it is stored, if it forms a block of
+    /// this image.
     keep: Option<Algorithm>,
     /// Whether all blocks of the source are such blocks, including its fragment blocks.
     keep_fragments: bool,
@@ -75,7 +76,8 @@ pub(crate) enum BlockJob {
         offset: u64,
         len: usize,
     },
-    /// A block of a file to copy as the source stores it, if the stored data is valid in this image.
+    /// A block of a file to copy as the source stores it, if the stored data is valid in this
+    /// image.
     Keep {
         file: FileId,
         first: bool,
@@ -95,8 +97,8 @@ pub(crate) enum BlockJob {
         files: usize,
         filter: Filters,
     },
-    /// A fragment block to copy as the source stores it: the extent of a file in it, the bytes of its content that are
-    /// used, and how many files use them.
+    /// A fragment block to copy as the source stores it: the extent of a file in it, the bytes of
+    /// its content that are used, and how many files use them.
     KeepFragment {
         number: u32,
         file: FileId,
@@ -148,8 +150,8 @@ struct SourceFragment {
 }
 
 impl DataLayout {
-    /// Plans the data of all regular files in an inventory that are not left out, in the order of their names. Their tails
-    /// have no place yet.
+    /// Plans the data of all regular files in an inventory that are not left out, in the order of
+    /// their names. Their tails have no place yet.
     pub(crate) fn new(
         inventory: &Inventory,
         duplicates: &Duplicates,
@@ -234,8 +236,8 @@ impl DataLayout {
         self.files.iter().partition(|file| is_packed(file))
     }
 
-    /// Sorts the files by priority, if there are any priorities. Shared data gets the highest priority of the files
-    /// that use it.
+    /// Sorts the files by priority, if there are any priorities. Shared data gets the highest
+    /// priority of the files that use it.
     fn sort(&mut self, priorities: &[i16]) {
         if priorities.is_empty() {
             return;
@@ -371,7 +373,8 @@ impl DataLayout {
         }
     }
 
-    /// The compressed source block that holds a file's tail, and the offset of the tail in its content.
+    /// The compressed source block that holds a file's tail, and the offset of the tail in its
+    /// content.
     fn source_tail(
         &self,
         inventory: &Inventory,
@@ -518,7 +521,8 @@ impl Iterator for FileJobs<'_> {
         }
         let len = self.block_bytes.min(self.end - offset);
         self.offset += len;
-        // The decoded data may extend past what the file refers to: the worker then finds that it is not a valid block.
+        // The decoded data may extend past what the file refers to: the worker then finds that it
+        // is not a valid block.
         if let Some(extent) = extent
             && let ExtentKind::Encoded(encoding) = extent.kind
             && Some(encoding.algorithm) == self.keep

@@ -1,8 +1,9 @@
 //! Decides whether a slow encoder could find anything in a block.
 //!
-//! Compressed, encrypted or random data is slowest to encode and does not get smaller. It has two properties: all bytes
-//! are equally frequent, and nothing repeats. Both are tested over the whole block, so the loss is bounded: skipping
-//! the encoder costs at most about a thousandth of the size.
+//! Compressed, encrypted or random data is slowest to encode and does not get smaller. It has two
+//! properties: all bytes are equally frequent, and nothing repeats. Both are tested over the whole
+//! block, so the loss is bounded: skipping the encoder costs at most about a thousandth of the
+//! size.
 
 /// Shorter blocks are not worth testing.
 const LEN_MIN: usize = 4096;
@@ -10,7 +11,8 @@ const LEN_MIN: usize = 4096;
 const HEAD_BYTES: usize = 4096;
 /// Log2 of the number of slots in the table of samples.
 const SEEN_LOG2: u32 = 13;
-/// One in this many positions is sampled, chosen by its content, so that a repetition is found wherever it is.
+/// One in this many positions is sampled, chosen by its content, so that a repetition is found
+/// wherever it is.
 const ONE_OF: usize = 32;
 /// A repeated sample stands for [`ONE_OF`] repeated bytes; one byte in this many may be repeated.
 const REPEATED_ONE_OF: usize = 1024;
@@ -58,7 +60,8 @@ impl Probe {
 
 /// Whether all bytes are nearly equally frequent.
 ///
-/// The sum of the squared differences from the mean, divided by the mean (chi-square), is 255 for noise, give or take
+/// The sum of the squared differences from the mean, divided by the mean (chi-square), is 255 for
+/// noise, give or take
 /// 23. An entropy coder for single bytes saves that sum, over 2 ln 2, in bits.
 fn is_even(content: &[u8]) -> bool {
     let mut counts = [[0u32; 256]; 2];
@@ -102,7 +105,8 @@ mod tests {
         // Every byte value equally often.
         let even: Vec<u8> = (0..131_072u32).map(|n| n as u8).collect();
         assert!(!probe.is_noise(&even));
-        // Half is text; 2 KiB occur twice, at an odd distance; one bit is always 0; 16 KiB are text.
+        // Half is text; 2 KiB occur twice, at an odd distance; one bit is always 0; 16 KiB are
+        // text.
         let mut half = noise.clone();
         half[65_536..].copy_from_slice(&b"to be, or not to be. ".repeat(5000)[..65_536]);
         assert!(!probe.is_noise(&half));

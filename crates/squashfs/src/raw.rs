@@ -1,6 +1,7 @@
 //! The on-disk records of SquashFS 4.0, as in the kernel's `fs/squashfs/squashfs_fs.h`.
 //!
-//! All numbers are little-endian and unaligned. Nothing is validated here; the file for each structure does that.
+//! All numbers are little-endian and unaligned. Nothing is validated here; the file for each
+//! structure does that.
 
 use zerocopy::little_endian::{I16, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -22,7 +23,8 @@ pub(crate) const NO_TABLE: u64 = u64::MAX;
 pub(crate) const NO_FRAGMENT: u32 = u32::MAX;
 /// The attribute set of an inode without extended attributes.
 pub(crate) const NO_XATTRS: u32 = u32::MAX;
-/// A directory's stored size exceeds the length of its listing by this much; it accounts for `.` and `..`.
+/// A directory's stored size exceeds the length of its listing by this much; it accounts for `.`
+/// and `..`.
 pub(crate) const LISTING_EXTRA: u32 = 3;
 /// Maximum number of entries after one directory header.
 pub(crate) const RUN_ENTRIES_MAX: u32 = 256;
@@ -157,7 +159,8 @@ pub(crate) const XATTR_VALUE_ELSEWHERE: u16 = 0x100;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeHeader {
-    /// 1 to 7 basic, 8 to 14 extended: directory, file, symlink, block device, character device, fifo, socket.
+    /// 1 to 7 basic, 8 to 14 extended: directory, file, symlink, block device, character device,
+    /// fifo, socket.
     pub(crate) inode_type: U16,
     /// The low twelve bits of the mode.
     pub(crate) mode: U16,
@@ -259,8 +262,8 @@ pub(crate) struct LongRegInode {
 }
 const _: () = assert!(size_of::<LongRegInode>() == 40);
 
-/// The rest of `struct squashfs_symlink_inode`; the target follows and, in the extended form, a U32 with the index of
-/// the attribute set.
+/// The rest of `struct squashfs_symlink_inode`; the target follows and, in the extended form, a U32
+/// with the index of the attribute set.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct SymlinkInode {
@@ -271,7 +274,8 @@ pub(crate) struct SymlinkInode {
 }
 const _: () = assert!(size_of::<SymlinkInode>() == 8);
 
-/// The rest of `struct squashfs_dev_inode`; in the extended form, a U32 with the index of the attribute set follows.
+/// The rest of `struct squashfs_dev_inode`; in the extended form, a U32 with the index of the
+/// attribute set follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DevInode {
@@ -282,7 +286,8 @@ pub(crate) struct DevInode {
 }
 const _: () = assert!(size_of::<DevInode>() == 8);
 
-/// The rest of `struct squashfs_ipc_inode` (fifo, socket); in the extended form, a U32 follows as above.
+/// The rest of `struct squashfs_ipc_inode` (fifo, socket); in the extended form, a U32 follows as
+/// above.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct IpcInode {
@@ -297,7 +302,8 @@ const _: () = assert!(size_of::<IpcInode>() == 4);
 pub(crate) struct DirectoryHeader {
     /// Number of entries in the run, minus one.
     pub(crate) count: U32,
-    /// The metadata block in which all their inodes start, relative to the start of the inode table.
+    /// The metadata block in which all their inodes start, relative to the start of the inode
+    /// table.
     pub(crate) start_block: U32,
     /// The base of their inode numbers.
     pub(crate) inode_number: U32,

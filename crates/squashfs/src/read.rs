@@ -37,9 +37,9 @@ const EXTENTS_MAX: usize = 1024;
 
 /// A SquashFS image, open for reading.
 ///
-/// An [`Ino`] is the inode's reference: its position in the inode table. Any number of threads may read. Decoded blocks
-/// go through small caches whose memory does not grow with the image, except for about 60 bytes for each directory and
-/// each file of more than 2,048 blocks that is read.
+/// An [`Ino`] is the inode's reference: its position in the inode table. Any number of threads may
+/// read. Decoded blocks go through small caches whose memory does not grow with the image, except
+/// for about 60 bytes for each directory and each file of more than 2,048 blocks that is read.
 pub struct Squashfs {
     image: Image,
     compressor: Compressor,
@@ -49,7 +49,8 @@ pub struct Squashfs {
     xattrs: Option<MaybeDamaged<XattrTable>>,
     /// Where the id table starts, if that is known.
     ids_start: Option<u64>,
-    /// The first table whose list does not end where the next table says that it starts, although it can be read.
+    /// The first table whose list does not end where the next table says that it starts, although
+    /// it can be read.
     gap: Option<Corrupt>,
     /// Where the directory table ends.
     directories_end: u64,
@@ -71,8 +72,9 @@ fn damaged_or<T>(read: Result<T>) -> Result<MaybeDamaged<T>> {
     }
 }
 
-/// Reads the list at `at` of a table. `next` is where the next table in the image starts and ends, if that is known: the list
-/// must end where it starts. If the next table is what is wrong, notes in `gap` that they do not meet.
+/// Reads the list at `at` of a table. `next` is where the next table in the image starts and ends,
+/// if that is known: the list must end where it starts. If the next table is what is wrong, notes
+/// in `gap` that they do not meet.
 fn read_table<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
     image: &Image,
     at: u64,
@@ -149,12 +151,14 @@ impl Squashfs {
     /// Opens an image that starts at the first byte of `source`.
     ///
     /// # Errors
-    /// Fails if the source cannot be read, is not an image, breaks the format, or has a version before 4.0.
+    /// Fails if the source cannot be read, is not an image, breaks the format, or has a version
+    /// before 4.0.
     pub fn open(source: impl ReadAt + 'static) -> Result<Squashfs> {
         Self::open_at(source, 0, &Limits::default())
     }
 
-    /// Opens an image that starts at byte `offset` of `source`, as in an AppImage; see [`crate::find_image`].
+    /// Opens an image that starts at byte `offset` of `source`, as in an AppImage; see
+    /// [`crate::find_image`].
     ///
     /// # Errors
     /// As for [`Squashfs::open`].
@@ -167,8 +171,8 @@ impl Squashfs {
         let superblock = image.superblock;
         let compressor = read_compressor(&image)?;
 
-        // The tables are contiguous: each list ends where the next table starts. Go from the last to the first. A damaged
-        // table costs what is in it, so its error waits until it is needed.
+        // The tables are contiguous: each list ends where the next table starts. Go from the last
+        // to the first. A damaged table costs what is in it, so its error waits until it is needed.
         let xattrs = match superblock.xattr_table {
             Some(at) => damaged_or(XattrTable::read(&image, at, limits))?.transpose(),
             None => None,
@@ -234,7 +238,8 @@ impl Squashfs {
         xattrs.map_or(0, XattrTable::len)
     }
 
-    /// The file with this inode number, from the export table; `None` without a table, and for numbers it lacks.
+    /// The file with this inode number, from the export table; `None` without a table, and for
+    /// numbers it lacks.
     ///
     /// # Errors
     /// Fails if the table, or the part of it that has this number, cannot be read.
@@ -248,7 +253,8 @@ impl Squashfs {
             .map(|reference| Ino(reference.get())))
     }
 
-    /// Keeps up to this many bytes of decoded data blocks, instead of the few that reading in order needs.
+    /// Keeps up to this many bytes of decoded data blocks, instead of the few that reading in order
+    /// needs.
     pub fn keep_decoded(&self, bytes: usize) {
         self.image.keep(bytes);
     }
@@ -284,8 +290,9 @@ impl Squashfs {
         Ok((inode, place))
     }
 
-    /// Checks what Linux needs to mount the image and reading does not: the options of LZ4 and xz, the lists of all tables,
-    /// an export table even without its flag, and sets in the table of extended attributes.
+    /// Checks what Linux needs to mount the image and reading does not: the options of LZ4 and xz,
+    /// the lists of all tables, an export table even without its flag, and sets in the table of
+    /// extended attributes.
     pub(crate) fn check_for_mounting(&self) -> Result<()> {
         let superblock = &self.image.superblock;
         if superblock.algorithm == Algorithm::Lz4 && superblock.flags & flags::OPTIONS == 0 {
@@ -405,8 +412,8 @@ impl Squashfs {
         self.image.superblock.algorithm
     }
 
-    /// The extent of stored data for `len` bytes of the file starting at `offset`, which start at `begin` in the
-    /// block's content.
+    /// The extent of stored data for `len` bytes of the file starting at `offset`, which start at
+    /// `begin` in the block's content.
     fn extent(
         &self,
         offset: u64,
@@ -445,7 +452,8 @@ fn read_compressor(image: &Image) -> Result<Compressor> {
             superblock.block_bytes,
         ));
     }
-    // The record is a metadata block of its own, always uncompressed: the options to decode it are not known yet.
+    // The record is a metadata block of its own, always uncompressed: the options to decode it are
+    // not known yet.
     let at = to_u64(SUPERBLOCK_BYTES);
     let mut header = [0; 2];
     image.read(&mut header, at)?;

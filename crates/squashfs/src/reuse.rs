@@ -13,9 +13,11 @@ use crate::code_filter;
 use crate::options::Options;
 use crate::raw::METADATA_BYTES;
 
-/// What no file shows any more of the fragment blocks that are kept takes at most one part in this many of the image.
+/// What no file shows any more of the fragment blocks that are kept takes at most one part in this
+/// many of the image.
 const WASTE_PARTS: u64 = 64;
-/// How many blocks are encoded again to find out whether the old image was made with the same settings.
+/// How many blocks are encoded again to find out whether the old image was made with the same
+/// settings.
 const SAMPLES: usize = 16;
 /// How many files are looked at for them.
 const SAMPLE_FILES: usize = 64;
@@ -99,8 +101,8 @@ impl OldFragmentUse {
 }
 
 impl<'a> OldBlocks<'a> {
-    /// Pairs the files with those of the old image that the options name; `None` if they name no image, or one whose
-    /// blocks cannot be kept.
+    /// Pairs the files with those of the old image that the options name; `None` if they name no
+    /// image, or one whose blocks cannot be kept.
     pub(crate) fn find(
         inventory: &'a Inventory<'a>,
         options: &'a Options,
@@ -161,8 +163,8 @@ impl<'a> OldBlocks<'a> {
         true
     }
 
-    /// Reads the stored bytes of a block into `buffer` and returns their number, if Linux can decode them in the new
-    /// image.
+    /// Reads the stored bytes of a block into `buffer` and returns their number, if Linux can
+    /// decode them in the new image.
     fn read(&self, file: FileId, extent: &Extent, buffer: &mut Vec<u8>) -> Option<usize> {
         match extent.kind {
             ExtentKind::Encoded(encoding) if encoding.algorithm == self.algorithm => {}
@@ -194,8 +196,8 @@ impl<'a> OldBlocks<'a> {
         self.equal(decoding, file, &extent, content, buffer)
     }
 
-    /// Reads the old fragment block that begins with the tail of this file, at `offset` in it, if the block has this
-    /// content and the image is to be as if there were no old one.
+    /// Reads the old fragment block that begins with the tail of this file, at `offset` in it, if
+    /// the block has this content and the image is to be as if there were no old one.
     pub(crate) fn equal_fragment(
         &self,
         decoding: &mut ReuseMemory<'_>,
@@ -231,7 +233,8 @@ impl<'a> OldBlocks<'a> {
         is_equal.then_some(stored_len)
     }
 
-    /// Reads the old block of a part of a file of `len` bytes into `buffer`, if the file is trusted to be unchanged.
+    /// Reads the old block of a part of a file of `len` bytes into `buffer`, if the file is trusted
+    /// to be unchanged.
     pub(crate) fn trusted_block(
         &self,
         decoding: &mut ReuseMemory<'_>,
@@ -263,9 +266,9 @@ impl<'a> OldBlocks<'a> {
         Some(stored_len)
     }
 
-    /// Finds the fragment blocks to keep for the files of `packed`, whose tails go into fragments. At least three
-    /// quarters of each must be shown, and what is not must be little compared with the image: to that ends, the files
-    /// of `others` count with what they take in the old image.
+    /// Finds the fragment blocks to keep for the files of `packed`, whose tails go into fragments.
+    /// At least three quarters of each must be shown, and what is not must be little compared with
+    /// the image: to that ends, the files of `others` count with what they take in the old image.
     pub(crate) fn tails(
         &self,
         inventory: &Inventory,
@@ -355,7 +358,8 @@ impl<'a> OldBlocks<'a> {
         candidates
     }
 
-    /// The extent of the tail of a file's counterpart, if it is in a fragment and as long as that of the file.
+    /// The extent of the tail of a file's counterpart, if it is in a fragment and as long as that
+    /// of the file.
     fn tail(
         &self,
         inventory: &Inventory,
@@ -371,7 +375,8 @@ impl<'a> OldBlocks<'a> {
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return None;
         };
-        // The length of a fragment's content is not known before it is decoded, and is stated as that of a block.
+        // The length of a fragment's content is not known before it is decoded, and is stated as
+        // that of a block.
         let is_tail = encoding.unencoded_len == self.block_bytes as u64 && extent.len == len;
         is_tail.then_some(extent)
     }

@@ -124,7 +124,8 @@ impl Superblock {
         if raw.fragments != 0 && fragment_table.is_none() {
             bad!("squashfs fragment table is missing", fragment_table_start);
         }
-        // The export table is used only if the flag is set; old tools left its position uninitialized.
+        // The export table is used only if the flag is set; old tools left its position
+        // uninitialized.
         let exportable = raw.flags.get() & flags::EXPORTABLE != 0;
         let export_table = optional(exportable, raw.lookup_table_start.get());
         let export_position = optional(true, raw.lookup_table_start.get());
@@ -219,8 +220,8 @@ fn corrupt(what: &'static str, field: usize, got: u64) -> Error {
     Corrupt { what, at, got }.into()
 }
 
-/// Checks that each table starts after the previous one, between the superblock and the end of the image. Given are the
-/// position of each table and the offset of the field that holds it.
+/// Checks that each table starts after the previous one, between the superblock and the end of the
+/// image. Given are the position of each table and the offset of the field that holds it.
 fn check_order(tables: [(Option<u64>, usize); 6], bytes_used: u64) -> Result<()> {
     let mut below = to_u64(SUPERBLOCK_BYTES);
     for (position, field) in tables {

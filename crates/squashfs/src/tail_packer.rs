@@ -28,7 +28,8 @@ impl TailPacker {
         self.next - 1
     }
 
-    /// The position of a tail of 1 byte or more. At offset 0 it begins a block, and the one before ends.
+    /// The position of a tail of 1 byte or more. At offset 0 it begins a block, and the one before
+    /// ends.
     pub(crate) fn place(&mut self, len: u64) -> TailPosition {
         if self.used + len > self.block_bytes {
             (self.open, self.used) = (self.number(), 0);

@@ -1,5 +1,5 @@
-//! The blocks that an image would have, to try settings on some of them, and the size of an image whose blocks have
-//! given lengths.
+//! The blocks that an image would have, to try settings on some of them, and the size of an image
+//! whose blocks have given lengths.
 
 use codec::Settings;
 use tree::{ContentReader, Duplicates, FileId, Inventory, Lost, Output, Parallel, Result, Verify};
@@ -44,7 +44,8 @@ impl TrialBlock {
 /// What a block was encoded to.
 #[derive(Debug)]
 pub struct TrialResult {
-    /// The stored bytes are the beginning of this; empty for a block of zeros, of which nothing is stored.
+    /// The stored bytes are the beginning of this; empty for a block of zeros, of which nothing is
+    /// stored.
     pub buffer: Vec<u8>,
     /// The length of the stored bytes.
     pub len: usize,
@@ -52,15 +53,16 @@ pub struct TrialResult {
     pub is_plain: bool,
 }
 
-/// Encodes blocks as the writer of an image does: reads, encodes, decodes and compares. One for each thread.
+/// Encodes blocks as the writer of an image does: reads, encodes, decodes and compares. One for
+/// each thread.
 pub struct TrialWorker<'a> {
     work: BlockEncoder<'a>,
     worker: ThreadCodec,
 }
 
 impl<'a> TrialImage<'a> {
-    /// Cuts the content of a tree into blocks. Of the options, the compression does not matter; nothing is kept of the
-    /// way in which the source stores it.
+    /// Cuts the content of a tree into blocks. Of the options, the compression does not matter;
+    /// nothing is kept of the way in which the source stores it.
     ///
     /// # Errors
     /// As for [`create`](crate::create), as far as no content is read.
@@ -136,8 +138,8 @@ impl<'a> TrialImage<'a> {
         TrialWorker { work, worker }
     }
 
-    /// The size of an image whose blocks have these lengths. A block with the length of its content is stored as it is,
-    /// and one without length is a hole. All tables are made, and thrown away.
+    /// The size of an image whose blocks have these lengths. A block with the length of its content
+    /// is stored as it is, and one without length is a hole. All tables are made, and thrown away.
     ///
     /// # Errors
     /// As for [`create`](crate::create).
@@ -213,10 +215,12 @@ impl<'a> TrialImage<'a> {
 }
 
 impl TrialWorker<'_> {
-    /// Reads, encodes and verifies a block. The buffer of the result can be given back for the next.
+    /// Reads, encodes and verifies a block. The buffer of the result can be given back for the
+    /// next.
     ///
     /// # Errors
-    /// The file cannot be read; [`tree::Error::Unverified`] if the result does not decode to the content.
+    /// The file cannot be read; [`tree::Error::Unverified`] if the result does not decode to the
+    /// content.
     pub fn encode(&mut self, block: &TrialBlock) -> Result<TrialResult> {
         let job = if block.is_fragment() {
             BlockJob::Fragment {

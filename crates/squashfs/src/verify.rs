@@ -1,8 +1,8 @@
 //! Proves that an image holds its input, before it counts as finished.
 //!
-//! The workers have proved that each block decodes to its content, and checksums prove that the output returns the
-//! bytes written. What remains is to prove that a reader finds the same tree in them, with each file's data where it
-//! was put.
+//! The workers have proved that each block decodes to its content, and checksums prove that the
+//! output returns the bytes written. What remains is to prove that a reader finds the same tree in
+//! them, with each file's data where it was put.
 
 use std::collections::HashMap;
 use std::io;
@@ -86,7 +86,8 @@ pub(crate) fn tree(image: &Squashfs, expected: &ExpectedImage, parallel: Paralle
     )
 }
 
-/// Walks both trees at once, without keeping what it has seen: gives each file once, and its inode in the image.
+/// Walks both trees at once, without keeping what it has seen: gives each file once, and its inode
+/// in the image.
 struct ImageWalk<'a, S> {
     image: &'a Squashfs,
     expected: &'a ExpectedImage<'a>,

@@ -56,7 +56,8 @@ impl PlacedData {
         self.files.push((file, placed));
     }
 
-    /// Appends blocks that are nothing but holes, of this many bytes together, to the file that was begun last.
+    /// Appends blocks that are nothing but holes, of this many bytes together, to the file that was
+    /// begun last.
     pub(crate) fn push_holes(&mut self, blocks: usize, bytes: u64) {
         self.words.extend(std::iter::repeat_n(0, blocks));
         if let Some((_, placed)) = self.files.last_mut() {

@@ -1,5 +1,5 @@
-//! Writes the tables of an image: inodes and directories, child before parent; fragments, export, IDs, extended
-//! attributes.
+//! Writes the tables of an image: inodes and directories, child before parent; fragments, export,
+//! IDs, extended attributes.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,8 @@ use crate::reference::MetadataRef;
 use crate::superblock::Superblock;
 use crate::write_data::PlacedData;
 
-/// Maximum number of different user and group IDs; the count's field could hold one more, but Linux rejects that.
+/// Maximum number of different user and group IDs; the count's field could hold one more, but Linux
+/// rejects that.
 const IDS_MAX: usize = 65_535;
 
 /// The inode and directory tables in progress.
@@ -133,8 +134,8 @@ impl ImageWriter<'_> {
         Ok(list_at)
     }
 
-    /// Writes the inodes of the files in a directory. A directory's own inode was written when its walk ended, and a
-    /// file's with its first name.
+    /// Writes the inodes of the files in a directory. A directory's own inode was written when its
+    /// walk ended, and a file's with its first name.
     fn write_files(
         &mut self,
         dir: FileId,
@@ -320,8 +321,8 @@ fn directory_number(numbers: &InodeNumbers, dir: FileId) -> u32 {
     numbers.of(dir).expect("a directory is never left out")
 }
 
-/// Writes a listing and returns its position and its index: one record for each run that is the first to start in its
-/// metadata block, except for the listing's first block.
+/// Writes a listing and returns its position and its index: one record for each run that is the
+/// first to start in its metadata block, except for the listing's first block.
 fn write_listing(
     listing: &mut ListingWriter,
     listings: &mut MetadataWriter,

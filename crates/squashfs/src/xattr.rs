@@ -23,7 +23,8 @@ use crate::reference::MetadataRef;
 /// The namespaces of the format, indexed by ID.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
-/// Maximum total length of one file's names and values that is read; Linux returns lists of at most 64 KiB.
+/// Maximum total length of one file's names and values that is read; Linux returns lists of at most
+/// 64 KiB.
 const SET_BYTES_MAX: usize = 16 << 20;
 
 /// Repeated values of at least this length are stored once.
@@ -75,7 +76,8 @@ impl XattrTable {
         }))
     }
 
-    /// Where the names and values start and end; the start is also the end of whatever precedes the table.
+    /// Where the names and values start and end; the start is also the end of whatever precedes the
+    /// table.
     pub(crate) fn stored(&self) -> (u64, u64) {
         (self.start, self.sets.start())
     }
@@ -246,8 +248,8 @@ impl XattrWriter {
         Some(index)
     }
 
-    /// Appends the table, whose first byte is at `at` in the image; `ids` writes the sets. Returns the position of the
-    /// header, or `None` if there are no sets.
+    /// Appends the table, whose first byte is at `at` in the image; `ids` writes the sets. Returns
+    /// the position of the header, or `None` if there are no sets.
     pub(crate) fn finish(self, ids: MetadataWriter, at: u64, out: &mut Vec<u8>) -> Option<u64> {
         if self.ids.is_empty() {
             return None;

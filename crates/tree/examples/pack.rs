@@ -1,4 +1,5 @@
-//! Packs a directory into a tar archive: `cargo run -p restow-tree --example pack -- DIRECTORY ARCHIVE`.
+//! Packs a directory into a tar archive: `cargo run -p restow-tree --example pack -- DIRECTORY
+//! ARCHIVE`.
 use std::error::Error;
 use std::path::Path;
 

@@ -1,17 +1,20 @@
-//! A cache of decoded blocks, bounded by their bytes: for many blocks of any length. [`Cache`](crate::Cache) holds a few of one length.
+//! A cache of decoded blocks, bounded by their bytes: for many blocks of any length.
+//! [`Cache`](crate::Cache) holds a few of one length.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 const SHARDS: usize = 16;
-/// How often no shard has anything to evict before that is given up: in the first round, what was used loses its mark.
+/// How often no shard has anything to evict before that is given up: in the first round, what was
+/// used loses its mark.
 const FAILURES_MAX: usize = 2 * SHARDS;
 /// Number of keys that each shard remembers to find out what is decoded twice.
 const SEEN_MAX: usize = (1 << 20) / SHARDS;
 
-/// A cache of values by key, of which nothing is evicted before all together have too many bytes. Each value is made once, even if
-/// several threads ask for it at the same time. What was not used for a while is evicted first.
+/// A cache of values by key, of which nothing is evicted before all together have too many bytes.
+/// Each value is made once, even if several threads ask for it at the same time. What was not used
+/// for a while is evicted first.
 pub struct BlockCache<V> {
     shards: [Mutex<Shard<V>>; SHARDS],
     bytes: AtomicUsize,
@@ -27,7 +30,8 @@ pub struct BlockCache<V> {
 pub struct BlockCounts {
     /// Blocks that were decoded, also those that were not kept.
     pub decoded: u64,
-    /// How many of these had been decoded before, as far as that is remembered: of the first million.
+    /// How many of these had been decoded before, as far as that is remembered: of the first
+    /// million.
     pub again: u64,
     /// How often a block was in the cache.
     pub hits: u64,
@@ -120,8 +124,8 @@ impl<V> BlockCache<V> {
         }
     }
 
-    /// The value of this key, made by `make` if it is not cached. It has `bytes` bytes. `make` is given an evicted value if no one
-    /// else holds it, so that its memory can be reused.
+    /// The value of this key, made by `make` if it is not cached. It has `bytes` bytes. `make` is
+    /// given an evicted value if no one else holds it, so that its memory can be reused.
     pub fn find_or_make<E>(
         &self,
         key: u64,
@@ -167,7 +171,8 @@ impl<V> BlockCache<V> {
         (value, true)
     }
 
-    /// Evicts values until there are few enough bytes. Returns the last one, if no one else holds it. The slot of `newest` stays.
+    /// Evicts values until there are few enough bytes. Returns the last one, if no one else holds
+    /// it. The slot of `newest` stays.
     fn make_room(&self, newest: u64) -> Option<V> {
         let mut gone = None;
         let mut failures = 0;
@@ -190,7 +195,8 @@ impl<V> BlockCache<V> {
 }
 
 impl<V> Shard<V> {
-    /// Takes out the first slot that was not used since it was last looked at, and that no one fills just now.
+    /// Takes out the first slot that was not used since it was last looked at, and that no one
+    /// fills just now.
     fn evict(&mut self, newest: u64) -> Option<CachedBlock<V>> {
         for _ in 0..self.clock.len() {
             let key = self.clock.pop_front()?;

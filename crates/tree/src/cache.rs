@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A cache of values by key, with a fixed capacity. Each value is made once, even if several threads ask for it at the
-/// same time. The least recently used value is evicted first.
+/// A cache of values by key, with a fixed capacity. Each value is made once, even if several
+/// threads ask for it at the same time. The least recently used value is evicted first.
 pub struct Cache<V> {
     shards: Box<[Mutex<Shard<V>>]>,
     slots_per_shard: usize,
@@ -43,8 +43,8 @@ impl<V> Cache<V> {
         }
     }
 
-    /// The value of this key, made by `make` if it is not cached. `make` is given the evicted value if no one else
-    /// holds it, so that its memory can be reused.
+    /// The value of this key, made by `make` if it is not cached. `make` is given the evicted value
+    /// if no one else holds it, so that its memory can be reused.
     pub fn find_or_make<E>(
         &self,
         key: u64,

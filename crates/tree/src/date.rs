@@ -2,7 +2,8 @@
 
 /// Year, month and day in the Gregorian calendar of a day number; day 0 is 1970-01-01.
 ///
-/// Years begin in March, so that the leap day is the last day; then months begin on day (153 m + 2) / 5.
+/// Years begin in March, so that the leap day is the last day; then months begin on day (153 m + 2)
+/// / 5.
 pub fn date(days: i64) -> (i64, i64, i64) {
     const ERA_DAYS: i64 = 146_097; // 400 years
     let days = days + 719_468; // day 0 is 0000-03-01

@@ -9,8 +9,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation on a tree, image or stream failed, and whose fault it is.
 ///
-/// All formats share this type, so errors need no conversion between crates. Callers, who know the file name, add it
-/// with [`Error::in_file`].
+/// All formats share this type, so errors need no conversion between crates. Callers, who know the
+/// file name, add it with [`Error::in_file`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,7 +26,8 @@ pub enum Error {
     Changed,
     /// The tree contradicts itself.
     Inconsistent(&'static str),
-    /// The file depends on other content that cannot be read. That content's own error is reported separately.
+    /// The file depends on other content that cannot be read. That content's own error is reported
+    /// separately.
     Unreadable(&'static str),
     /// What was written does not read back as its source.
     Unverified(&'static str),
@@ -90,7 +91,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Far above real trees and far below what fits in memory. Content is not held in memory, so it has no limit.
+    /// Far above real trees and far below what fits in memory. Content is not held in memory, so it
+    /// has no limit.
     fn default() -> Self {
         Limits {
             inodes_max: 1 << 28,
@@ -102,7 +104,8 @@ impl Default for Limits {
 }
 
 impl Error {
-    /// Adds the file concerned and the operation that failed. An error that already names a file is unchanged.
+    /// Adds the file concerned and the operation that failed. An error that already names a file is
+    /// unchanged.
     #[must_use]
     pub fn in_file(self, verb: &'static str, path: &[u8]) -> Error {
         match self {
@@ -128,7 +131,8 @@ impl Error {
         })
     }
 
-    /// Adds the part of the image or stream concerned. An error that already names a part is unchanged.
+    /// Adds the part of the image or stream concerned. An error that already names a part is
+    /// unchanged.
     #[must_use]
     pub fn in_part(self, kind: &'static str, number: u64) -> Error {
         match self {
@@ -141,8 +145,9 @@ impl Error {
         }
     }
 
-    /// The error number (asm-generic/errno.h) that a system call on a mounted file system returns for this error: the
-    /// operating system's own number if there is one, otherwise `EIO` for anything wrong with stored data.
+    /// The error number (asm-generic/errno.h) that a system call on a mounted file system returns
+    /// for this error: the operating system's own number if there is one, otherwise `EIO` for
+    /// anything wrong with stored data.
     pub fn errno(&self) -> i32 {
         use linux::errno;
         match self {

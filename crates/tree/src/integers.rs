@@ -33,7 +33,8 @@ pub const fn wide_u64(low: u32, high: u32) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// A number as a length or an index in memory: `usize::MAX`, which no slice has, if it does not fit.
+/// A number as a length or an index in memory: `usize::MAX`, which no slice has, if it does not
+/// fit.
 #[inline]
 pub fn to_usize(number: impl Into<u64>) -> usize {
     usize::try_from(number.into()).unwrap_or(usize::MAX)

@@ -79,8 +79,8 @@ impl Object {
         self
     }
 
-    /// Adds a name of any bytes: a string if it is UTF-8, otherwise Base64 with `_base64` behind the
-    /// key.
+    /// Adds a name of any bytes: a string if it is UTF-8, otherwise Base64 with `_base64` behind
+    /// the key.
     pub fn name(self, key: &str, name: &[u8]) -> Object {
         match str::from_utf8(name) {
             Ok(text) => self.text(key, text),

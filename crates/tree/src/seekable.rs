@@ -16,7 +16,8 @@ use codec::{Algorithm, Decoder, SeekTable};
 
 use crate::{Cache, ReadAt, to_u64, to_usize};
 
-/// Maximum length of a frame's content, and of the frame. Larger ones are not worth decoding for a few bytes.
+/// Maximum length of a frame's content, and of the frame. Larger ones are not worth decoding for a
+/// few bytes.
 const FRAME_BYTES_MAX: u32 = 16 << 20;
 
 /// Maximum length of a table: for 8 TiB in frames of 2 MiB.
@@ -37,7 +38,8 @@ pub struct Seekable<R> {
 }
 
 impl<R: ReadAt> Seekable<R> {
-    /// Reads the table at the end of a file. Gives the file back if it has no table, or one that does not match it.
+    /// Reads the table at the end of a file. Gives the file back if it has no table, or one that
+    /// does not match it.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -25,7 +25,7 @@ pub struct ImageSummary {
     pub old_differs: bool,
     /// Paths of files that could not be read and were left out of the image, with the errors.
     pub unreadable: Vec<(Vec<u8>, Error)>,
-    /// Paths and names of extended attributes that the format cannot hold and that were left out of the image. `*`
-    /// stands for all attributes of a directory whose attributes cannot be read.
+    /// Paths and names of extended attributes that the format cannot hold and that were left out of
+    /// the image. `*` stands for all attributes of a directory whose attributes cannot be read.
     pub lost_xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }

@@ -9,7 +9,8 @@ use crate::Checksum;
 pub enum Verify {
     /// Nothing.
     Nothing,
-    /// What it encoded, and compares it with the content; and what it kept, if the source has no checksum for it.
+    /// What it encoded, and compares it with the content; and what it kept, if the source has no
+    /// checksum for it.
     #[default]
     Encoded,
     /// What it kept, too, although the checksum of the source matched.

@@ -1,4 +1,5 @@
-//! Tests of the codecs behind one enum. What the foreign tools make of the blocks is tested where images are made.
+//! Tests of the codecs behind one enum. What the foreign tools make of the blocks is tested where
+//! images are made.
 
 #[cfg(all(
     feature = "lz4",
@@ -177,7 +178,8 @@ fn an_xz_stream_with_a_damaged_end_is_corrupt_and_not_too_long() {
 #[cfg(feature = "zlib")]
 #[test]
 fn a_zlib_stream_with_a_checksum_of_zero_has_no_end() {
-    // Zeros at the front raise the checksum's upper half by 1 each, what follows makes the lower half 65,521.
+    // Zeros at the front raise the checksum's upper half by 1 each, what follows makes the lower
+    // half 65,521.
     let mut tail = vec![255; 256];
     tail.extend([239, 1]);
     let upper = tail.iter().fold((1_u64, 0_u64), |(a, b), &byte| {
@@ -239,7 +241,8 @@ fn a_zlib_stream_ends_where_zeros_begin() {
     assert!(ends[0] > 0 && ends[1] > 0 && ends[2] > 0, "{ends:?}");
 }
 
-/// An extent of btrfs reads back, padded or not, into a room of its size, with zeros behind it, and cut where it may be.
+/// An extent of btrfs reads back, padded or not, into a room of its size, with zeros behind it, and
+/// cut where it may be.
 #[test]
 fn content_survives_as_an_extent() {
     let sector_bytes = 4096;

@@ -323,7 +323,8 @@ fn requests_are_counted() {
     );
 }
 
-/// Puts files into a directory, and lists it. Returns their numbers in the protocol, in the order of the list.
+/// Puts files into a directory, and lists it. Returns their numbers in the protocol, in the order
+/// of the list.
 fn listed_files(served: &Served) -> Vec<u64> {
     let list = served.list(1, 1 << 20, true);
     list[2..].iter().map(|entry| entry.1).collect()
@@ -368,8 +369,8 @@ fn small_files_are_sent_before_they_are_asked_for() {
     assert_eq!(served.server.counters().unasked(), 12);
 }
 
-/// Lists the first directories of the tree one after another, and reads the file in each that was not sent. Returns the files that
-/// were sent at the end of each list.
+/// Lists the first directories of the tree one after another, and reads the file in each that was
+/// not sent. Returns the files that were sent at the end of each list.
 fn walked(served: &Served, dirs: u64, reads: bool) -> Vec<usize> {
     let mut sent = Vec::new();
     for dir in 0..dirs {

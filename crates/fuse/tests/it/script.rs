@@ -169,7 +169,8 @@ impl Served {
         Ok((u64_at(&reply, 0), reply[40..].to_vec()))
     }
 
-    /// The names in a directory, asked for in replies of `size` bytes, with their numbers in the protocol and for programs.
+    /// The names in a directory, asked for in replies of `size` bytes, with their numbers in the
+    /// protocol and for programs.
     pub(crate) fn list(&self, dir: u64, size: u32, plus: bool) -> Vec<(Vec<u8>, u64, u64)> {
         let mut list = Vec::new();
         let mut offset = 0;

@@ -15,10 +15,11 @@ const FOUR_LOG2: u32 = 15;
 /// Positions are stored modulo this, which exceeds the longest distance.
 const CHAIN: usize = 1 << 16;
 
-/// Where each hash of two, three and four bytes was last seen, and for each position the one before that has the same
-/// hash of four bytes.
+/// Where each hash of two, three and four bytes was last seen, and for each position the one before
+/// that has the same hash of four bytes.
 ///
-/// The hashes are forgotten between inputs. The chain is not: what it holds of an earlier input cannot be reached.
+/// The hashes are forgotten between inputs. The chain is not: what it holds of an earlier input
+/// cannot be reached.
 pub(super) struct Finder {
     two: [u16; 1 << TWO_LOG2],
     three: [u16; 1 << THREE_LOG2],
@@ -45,8 +46,8 @@ impl Match {
 /// The matches at a position.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct PositionMatches {
-    /// The longest of at least three bytes at up to `NEAR_MAX`, at up to `MIDDLE_MAX`, and farther. A nearer class holds a
-    /// shorter match, or none.
+    /// The longest of at least three bytes at up to `NEAR_MAX`, at up to `MIDDLE_MAX`, and farther.
+    /// A nearer class holds a shorter match, or none.
     pub(super) classes: [Match; 3],
     /// The distance of a match of two bytes, at most `TWO_MAX`; 0 if there is none.
     pub(super) two: u16,
@@ -94,8 +95,8 @@ impl Finder {
         self.replace(load4(src, at), at);
     }
 
-    /// Enters a position with its four bytes, and returns those that were entered with the same two, three and four bytes,
-    /// as far as the hash tells.
+    /// Enters a position with its four bytes, and returns those that were entered with the same
+    /// two, three and four bytes, as far as the hash tells.
     #[inline(always)]
     fn replace(&mut self, four: u32, at: usize) -> [u16; 3] {
         let now = at as u16;
@@ -106,8 +107,8 @@ impl Finder {
         [two, three, last]
     }
 
-    /// Finds matches for a position that has at least four bytes, and enters it. `before` is the longest match at the
-    /// previous position.
+    /// Finds matches for a position that has at least four bytes, and enters it. `before` is the
+    /// longest match at the previous position.
     #[inline(always)]
     pub(super) fn search(
         &mut self,
@@ -169,8 +170,8 @@ struct ChainWalk {
 }
 
 impl ChainWalk {
-    /// Adds matches to `found` that are longer than `longest`, at distances of up to `limit`; `src` ends where matches must.
-    /// Returns the length of the longest.
+    /// Adds matches to `found` that are longer than `longest`, at distances of up to `limit`; `src`
+    /// ends where matches must. Returns the length of the longest.
     #[inline(always)]
     fn chain(
         &mut self,

@@ -1,4 +1,5 @@
-//! The slow encoder: of all ways to express the bytes by the matches that it finds, it takes a shortest one.
+//! The slow encoder: of all ways to express the bytes by the matches that it finds, it takes a
+//! shortest one.
 
 mod finder;
 mod parse;
@@ -51,14 +52,16 @@ impl Default for OptimalWorkspace {
     }
 }
 
-/// Encodes `src` into the beginning of `dst` and returns the length of the stream, or `None` if it does not fit.
+/// Encodes `src` into the beginning of `dst` and returns the length of the stream, or `None` if it
+/// does not fit.
 ///
-/// The level is 2 to 9, others count as the nearest of these. Level 8 gives about the size of liblzo2's `lzo1x_999` at its
-/// level 8 or less, level 9 about 1 % less. [`decompress`](crate::decompress) is as fast as for [`compress`](crate::compress).
+/// The level is 2 to 9, others count as the nearest of these. Level 8 gives about the size of
+/// liblzo2's `lzo1x_999` at its level 8 or less, level 9 about 1 % less.
+/// [`decompress`](crate::decompress) is as fast as for [`compress`](crate::compress).
 ///
-/// As for `compress`, a destination of [`compressed_len_max`](crate::compressed_len_max) bytes always suffices; the same
-/// input and level give the same stream, whatever the workspace held before; and bytes of `dst` after the stream can be
-/// overwritten.
+/// As for `compress`, a destination of [`compressed_len_max`](crate::compressed_len_max) bytes
+/// always suffices; the same input and level give the same stream, whatever the workspace held
+/// before; and bytes of `dst` after the stream can be overwritten.
 pub fn compress_optimal(
     dst: &mut [u8],
     src: &[u8],

@@ -1,10 +1,12 @@
-//! The shortest encoding of a chunk: prices are lengths in bytes, and every position gets the least one.
+//! The shortest encoding of a chunk: prices are lengths in bytes, and every position gets the least
+//! one.
 
 use super::finder::{Effort, Finder, LONG, Match, PositionMatches};
 use crate::output::InstructionWriter;
 use crate::{AFTER_RUN_MAX, MIDDLE_MAX, NEAR_MAX, equal_len};
 
-/// How many bytes are parsed before the best way is written. Longer chunks become at most 0.1 % smaller.
+/// How many bytes are parsed before the best way is written. Longer chunks become at most 0.1 %
+/// smaller.
 const CHUNK: usize = 16 << 10;
 
 /// Length of the longest match that is encoded in two bytes.
@@ -14,7 +16,8 @@ const MIDDLE_LEN_MAX: usize = 33;
 /// Length of the longest match at more than `MIDDLE_MAX` that is encoded in three bytes.
 const FAR_LEN_MAX: usize = 9;
 
-/// A price (upper 16 bits) and the number of literals since the last match (lower 16 bits, or more than a chunk).
+/// A price (upper 16 bits) and the number of literals since the last match (lower 16 bits, or more
+/// than a chunk).
 type State = u32;
 
 /// A price of one byte, in a [`State`].
@@ -22,8 +25,8 @@ const BYTE: State = 1 << 16;
 /// More than what a chunk costs, with room for further prices.
 const UNREACHED: State = 0x7fff * BYTE;
 
-/// The way that reaches a position behind a match: the state before the match, its length and its distance. The least
-/// of several is the cheapest.
+/// The way that reaches a position behind a match: the state before the match, its length and its
+/// distance. The least of several is the cheapest.
 #[derive(Clone, Copy)]
 struct Arrival(u64);
 
@@ -106,7 +109,8 @@ struct States {
     best: State,
     /// The cheapest with 1 to 3 literals, which a match of two bytes can follow.
     few: State,
-    /// The run of literals, if it has at least four: a match of three bytes can follow in two bytes.
+    /// The run of literals, if it has at least four: a match of three bytes can follow in two
+    /// bytes.
     run: Option<State>,
 }
 
@@ -128,8 +132,8 @@ impl Parser {
         }
     }
 
-    /// Encodes bytes starting at `next.begin`: at most a chunk, or up to the end of the first long match. Literals at the
-    /// end stay for the next chunk. `None` if there is no room.
+    /// Encodes bytes starting at `next.begin`: at most a chunk, or up to the end of the first long
+    /// match. Literals at the end stay for the next chunk. `None` if there is no room.
     pub(super) fn chunk(
         &mut self,
         out: &mut InstructionWriter<'_>,
@@ -195,7 +199,8 @@ impl Parser {
         })
     }
 
-    /// Writes the way to `index`, at which that many literals stay for the next chunk. Returns where those begin.
+    /// Writes the way to `index`, at which that many literals stay for the next chunk. Returns
+    /// where those begin.
     fn emit(
         &mut self,
         out: &mut InstructionWriter<'_>,
@@ -205,7 +210,8 @@ impl Parser {
         index: usize,
         literals: usize,
     ) -> Option<usize> {
-        // The ways are followed from the last to the first, and collected at the end of the part that was read.
+        // The ways are followed from the last to the first, and collected at the end of the part
+        // that was read.
         let mut first = index + 1;
         let mut from = index.saturating_sub(literals);
         let mut at = begin;
@@ -239,14 +245,15 @@ fn is_after_run(distance: usize) -> bool {
     (NEAR_MAX + 1..=AFTER_RUN_MAX).contains(&distance)
 }
 
-/// The states at a position, which a match reaches with `here`, and where `matched` are the states at the positions
-/// before that.
+/// The states at a position, which a match reaches with `here`, and where `matched` are the states
+/// at the positions before that.
 #[inline(always)]
 fn states(here: State, matched: [State; 4], run: &mut LiteralRun) -> States {
     let mut few = (matched[0] + BYTE + 1)
         .min(matched[1] + 2 * BYTE + 2)
         .min(matched[2] + 3 * BYTE + 3);
-    // A new run of four literals, which costs an instruction. Of equal runs, the one that is longer without another byte.
+    // A new run of four literals, which costs an instruction. Of equal runs, the one that is longer
+    // without another byte.
     let price = (matched[3] / BYTE) + 5;
     if price < run.price || (price == run.price && 15 > run.longer_at - run.literals) {
         *run = LiteralRun {
@@ -267,9 +274,9 @@ fn states(here: State, matched: [State; 4], run: &mut LiteralRun) -> States {
     }
 }
 
-/// Offers the ways that the matches at a position give to the positions behind them; `ways` begins at this position. All
-/// shorter matches would be offers too, but a match that is one byte shorter than the longest in a form is the only one
-/// that matters.
+/// Offers the ways that the matches at a position give to the positions behind them; `ways` begins
+/// at this position. All shorter matches would be offers too, but a match that is one byte shorter
+/// than the longest in a form is the only one that matters.
 #[inline(always)]
 fn relax(ways: &mut [Arrival], states: &States, found: &PositionMatches) {
     let mut offer = |state: State, bytes: u32, distance: u16, len: usize| {

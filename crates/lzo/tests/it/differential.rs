@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use testkit::cases;
 
-/// What the C program reads: `c` or `d`, two little-endian lengths (input, room for output), the input. It answers
-/// with the status, the length of the output and the output, until its input ends.
+/// What the C program reads: `c` or `d`, two little-endian lengths (input, room for output), the
+/// input. It answers with the status, the length of the output and the output, until its input
+/// ends.
 const PROGRAM: &str = r#"
 #include <lzo/lzo1x.h>
 #include <stdio.h>
@@ -142,14 +143,16 @@ fn damaged_streams_are_judged_as_by_liblzo2() {
                 status == 0 && ours == content,
                 "case {case}: {status} {packed:?}"
             ),
-            // Linux wants the end mark's length to be the usual three; liblzo2 takes any. We side with Linux.
+            // Linux wants the end mark's length to be the usual three; liblzo2 takes any. We side
+            // with Linux.
             Err(lzo::Error::EndMark) => {}
             Err(error) => assert_ne!(status, 0, "case {case}: {error}, {packed:?}"),
         }
     }
 }
 
-/// Level 8 is as good as the level that mksquashfs uses, and level 9 is better, on content that is like program text.
+/// Level 8 is as good as the level that mksquashfs uses, and level 9 is better, on content that is
+/// like program text.
 #[test]
 fn sizes_are_those_of_lzo1x_999() {
     let Some(mut c) = Liblzo2::start("sizes") else {

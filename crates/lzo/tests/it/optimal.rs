@@ -4,8 +4,8 @@ use crate::property::naive;
 use crate::{Random, pack_at, unpack};
 use testkit::cases;
 
-/// The length of the shortest stream, by trying every match at every position. Slow, and without the step from one to two
-/// bytes for the length of a run: contents are shorter than that.
+/// The length of the shortest stream, by trying every match at every position. Slow, and without
+/// the step from one to two bytes for the length of a run: contents are shorter than that.
 fn shortest(content: &[u8]) -> usize {
     const NEVER: usize = usize::MAX / 2;
     let len = content.len();
@@ -89,8 +89,8 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.below(256) as u8).collect()
 }
 
-/// How many bytes a match saves: behind a match and literals, `len` bytes return from a distance, and a match follows. The
-/// median of several contents: where hashes collide, a match is not found.
+/// How many bytes a match saves: behind a match and literals, `len` bytes return from a distance,
+/// and a match follows. The median of several contents: where hashes collide, a match is not found.
 fn gain(distance: usize, len: usize, literals: usize) -> isize {
     let mut gains =
         [1, 2, 3, 4, 5].map(|seed| gain_in(noise(seed, 60_000), distance, len, literals));
@@ -114,7 +114,8 @@ fn gain_in(mut content: Vec<u8>, distance: usize, len: usize, literals: usize) -
 
 #[test]
 fn each_form_is_used_up_to_its_limits() {
-    // Literals cost one byte more starting at 4, two more starting at 19; up to three after a match cost nothing.
+    // Literals cost one byte more starting at 4, two more starting at 19; up to three after a match
+    // cost nothing.
     for (distance, len, literals, bytes) in [
         // Two bytes after 1 to 3 literals, for which two bytes suffice.
         (1024, 2, 3, 5 + 1 - 3 - 2),
@@ -142,7 +143,8 @@ fn each_form_is_used_up_to_its_limits() {
         (49_151, 9, 0, 9 + 1 - 3),
         (49_151, 255, 0, 255 + 2 - 4),
         (49_152, 40, 0, 0),
-        // So long that it is used without any search for another way: 282 literals cost three bytes more.
+        // So long that it is used without any search for another way: 282 literals cost three bytes
+        // more.
         (2048, 288, 0, 288 + 3 - 4),
         (2048, 289, 0, 289 + 3 - 5),
         (49_151, 264, 0, 264 + 2 - 4),

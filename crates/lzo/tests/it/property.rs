@@ -209,7 +209,8 @@ fn repeated(distance: usize, len: usize) -> Vec<u8> {
     [&[1], &*bytes, &*zeros, &*bytes, &*tail].concat()
 }
 
-/// The length of what a match at a distance is encoded to, beside that of the rest, which is the same for neighbours.
+/// The length of what a match at a distance is encoded to, beside that of the rest, which is the
+/// same for neighbours.
 fn packed_len(distance: usize, len: usize) -> usize {
     let content = repeated(distance, len);
     let packed = pack(&content);

@@ -1,4 +1,5 @@
-//! What is tried, by a clock that only the reads of some files move: so nothing depends on the machine.
+//! What is tried, by a clock that only the reads of some files move: so nothing depends on the
+//! machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +13,8 @@ const FILES: usize = 8;
 const FILE_BYTES: usize = 1 << 20;
 const SAMPLE_BYTES: u64 = 1 << 20;
 
-/// Predicts one candidate for files of noise, of which every `slow`th takes this long to read a part of.
+/// Predicts one candidate for files of noise, of which every `slow`th takes this long to read a
+/// part of.
 fn predicted(slow: usize, seconds: f64) -> Prediction {
     let mut tree = MemoryFs::new();
     let root = FileSystem::root(&tree);

@@ -1,4 +1,5 @@
-//! What the check finds wrong with images that can be read, and of which Linux shows something else, or nothing.
+//! What the check finds wrong with images that can be read, and of which Linux shows something
+//! else, or nothing.
 
 use squashfs::Squashfs;
 use testkit::{Part, RawKind, RawSquashfs, sample_tree};
@@ -15,7 +16,8 @@ fn findings(tree: &RawSquashfs, edit: &mut dyn FnMut(Part<'_>, &mut Vec<u8>)) ->
     found
 }
 
-/// A changed field: what it is, the inode it is in, its place, its new value, and what the check says.
+/// A changed field: what it is, the inode it is in, its place, its new value, and what the check
+/// says.
 type Case = (
     &'static str,
     Part<'static>,

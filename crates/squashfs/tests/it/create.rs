@@ -119,7 +119,8 @@ fn read_by_us_and_by_unsquashfs(block: usize) {
     }
 }
 
-/// Small files are packed as they are read. Where unreadable files are to be skipped, everything is planned before.
+/// Small files are packed as they are read. Where unreadable files are to be skipped, everything is
+/// planned before.
 #[test]
 fn files_that_are_packed_as_they_are_read_are_where_a_plan_puts_them() {
     let out = TempDir::new();

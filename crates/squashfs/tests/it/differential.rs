@@ -11,7 +11,8 @@ use tree::{FileSystem, HostDir, Limits};
 
 use crate::sources::nasty;
 
-/// Options of mksquashfs that change the layout, one image for each. The first word is the block size.
+/// Options of mksquashfs that change the layout, one image for each. The first word is the block
+/// size.
 const MKSQUASHFS: &[&str] = &[
     "131072 -comp gzip",
     "4096 -comp gzip -Xcompression-level 1 -Xwindow-size 8",
@@ -95,7 +96,8 @@ fn gensquashfs_with_every_layout() {
     let out = TempDir::new();
     let image = out.join("image");
     let Some(dir) = nasty(131_072) else { return };
-    // gensquashfs sets the root's time to 0, drops attributes without a value, and stores hard links as equal files.
+    // gensquashfs sets the root's time to 0, drops attributes without a value, and stores hard
+    // links as equal files.
     let comparable = |fs: &dyn FileSystem| -> Vec<String> {
         let options = Aspects {
             hard_links: false,

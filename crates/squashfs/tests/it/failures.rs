@@ -1,5 +1,5 @@
-//! Failures of a source while it is being read: each gives an error that names the file, and leaves nothing at the
-//! destination.
+//! Failures of a source while it is being read: each gives an error that names the file, and leaves
+//! nothing at the destination.
 
 use std::fs::{self, File, FileTimes};
 use std::io::Write;
@@ -125,7 +125,8 @@ fn a_file_that_cannot_be_read_or_changes_is_named_and_nothing_is_made() {
                             let named = error.contains("sub/victim: ");
                             assert!(named && error.contains(words), "{what}: {error}");
                         }
-                        // It is known to equal a file that was read completely, and is not read again.
+                        // It is known to equal a file that was read completely, and is not read
+                        // again.
                         Ok(_) => assert!(at_read > 0, "{what}: nobody noticed"),
                     }
                 }

@@ -70,8 +70,8 @@ fn holes_up_to_the_limit_are_stored_and_data_does_not_count() {
     ));
 }
 
-/// An image with two files of 1 MiB blocks: one has as many as these metadata blocks hold, all of them holes, and one
-/// claims as many as could be in the smallest metadata blocks, but has none.
+/// An image with two files of 1 MiB blocks: one has as many as these metadata blocks hold, all of
+/// them holes, and one claims as many as could be in the smallest metadata blocks, but has none.
 fn claiming(metadata_blocks: u64) -> Vec<u8> {
     let encode = encoder(Some(Settings::Zstd { level: 1 }));
     let node = |name: &str, kind| RawNode {

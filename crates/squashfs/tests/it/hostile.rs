@@ -142,8 +142,8 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// An image with one to three changes in any of its parts. Metadata is encoded after the change, so that it reaches the
-/// code that reads the records and not only the decoder.
+/// An image with one to three changes in any of its parts. Metadata is encoded after the change, so
+/// that it reaches the code that reads the records and not only the decoder.
 pub(crate) fn mutant(rng: &mut Rng, sample: &RawSquashfs) -> Vec<u8> {
     // Every kind of part is equally likely, however many parts of that kind there are.
     let sort = |part: &Part| match part {
@@ -184,8 +184,8 @@ pub(crate) fn mutant(rng: &mut Rng, sample: &RawSquashfs) -> Vec<u8> {
 /// The environment variable that marks the process with little memory.
 const CHILD: &str = "RESTOW_MUTANTS";
 
-/// Runs in a process with 256 MiB of address space and 10 minutes of processor time: unless memory and time are
-/// bounded, it dies of a signal.
+/// Runs in a process with 256 MiB of address space and 10 minutes of processor time: unless memory
+/// and time are bounded, it dies of a signal.
 #[test]
 fn mutated_images_do_no_harm() {
     if std::env::var_os(CHILD).is_none() {

@@ -56,7 +56,8 @@ fn stored_blocks_are_kept() {
             image_of(dir.path(), &first, &options, 2);
             let source = open(&first);
             let what = format!("{compression:?}, {fragments:?}");
-            // Everything except noise is copied: rebuilt blocks were stored uncompressed and remain so.
+            // Everything except noise is copied: rebuilt blocks were stored uncompressed and remain
+            // so.
             let kept = copy(&source, &second, &options);
             assert!(kept.image.kept.count > 10, "{what}: {kept:?}");
             let larger = kept
@@ -90,7 +91,8 @@ fn stored_blocks_are_kept() {
 
 const BLOCK: usize = 131_072;
 
-/// The length that an extent shows, its stored data, the offset of the first byte shown, and its decoded length.
+/// The length that an extent shows, its stored data, the offset of the first byte shown, and its
+/// decoded length.
 type Stored<'a> = (usize, &'a [u8], usize, usize);
 
 /// Adds a file whose extents are stored in sectors padded with zeros.
@@ -123,8 +125,9 @@ fn add_encoded(
     }
 }
 
-/// Files that another format has compressed with zstd, in every possible way, in extents like those of btrfs: sectors,
-/// with zeros after the frame. Returned with the tree are the blocks to be copied with and without verification.
+/// Files that another format has compressed with zstd, in every possible way, in extents like those
+/// of btrfs: sectors, with zeros after the frame. Returned with the tree are the blocks to be
+/// copied with and without verification.
 fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
     let zstd = testkit::tool("zstd")?;
     let dir = TempDir::new();
@@ -196,7 +199,8 @@ fn encoded_tree() -> Option<(MemoryFs, [Vec<Vec<u8>>; 2])> {
     for kept in &mut kept {
         kept.extend(frames.clone());
     }
-    // The file shows something other than the extent's content, or only part of it; or it is not a frame, or several.
+    // The file shows something other than the extent's content, or only part of it; or it is not a
+    // frame, or several.
     let content = one(30);
     let shorter = encode(&content[..BLOCK - 1], "--no-check", true);
     add(

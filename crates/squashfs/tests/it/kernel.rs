@@ -10,7 +10,8 @@ use tree::{Aspects, FileSystem, HostDir};
 
 use crate::sources::make;
 
-/// Creates an image and reads it with our reader and with Linux: both must show `fs`, with these exceptions.
+/// Creates an image and reads it with our reader and with Linux: both must show `fs`, with these
+/// exceptions.
 fn assert_linux_reads(fs: &dyn FileSystem, options: &Options, ignored: &Aspects, strip: &str) {
     let out = TempDir::new();
     let image = out.join("image");
@@ -54,16 +55,16 @@ fn options(level: i32, block_bytes: u32, fragments: Fragments) -> Options {
         .fragments(fragments)
 }
 
-/// 100,000 names in a directory, 65,535 owners, deep paths of long names, and attributes larger than a metadata block in
-/// all three namespaces, each value in many sets.
+/// 100,000 names in a directory, 65,535 owners, deep paths of long names, and attributes larger
+/// than a metadata block in all three namespaces, each value in many sets.
 #[test]
 #[ignore = "needs root"]
 fn linux_reads_a_large_directory_many_owners_and_large_attributes() {
     let mut fs = MemoryFs::new();
     let root = fs.root();
     let big = fs.add_dir(root, "big");
-    // Linux reads a directory again for every few names, so this takes as long as their square. It is enough for all
-    // owners that a table can hold: each file has two.
+    // Linux reads a directory again for every few names, so this takes as long as their square. It
+    // is enough for all owners that a table can hold: each file has two.
     for n in 0..32_768u32 {
         // From 6 to 255 bytes, in ascending order.
         let name = format!("{n:06}{}", "x".repeat(n as usize % 250));
@@ -106,7 +107,8 @@ fn linux_reads_a_large_directory_many_owners_and_large_attributes() {
     );
 }
 
-/// Every kind of file, name, mode, owner, hole and attribute that the host allows, including a sparse file of 5 GiB.
+/// Every kind of file, name, mode, owner, hole and attribute that the host allows, including a
+/// sparse file of 5 GiB.
 #[test]
 #[ignore = "needs root"]
 fn linux_reads_the_nasty_tree() {
@@ -114,7 +116,8 @@ fn linux_reads_the_nasty_tree() {
     fs::create_dir(dir.join("nasty")).unwrap();
     testkit::nasty_tree(&dir.join("nasty"));
     let fs = HostDir::open(&dir.join("nasty")).unwrap();
-    // The tree has times before 1970 and with fractions of a second; access control lists cannot be stored.
+    // The tree has times before 1970 and with fractions of a second; access control lists cannot be
+    // stored.
     let aspects = Aspects {
         mtime: false,
         ..Aspects::default()

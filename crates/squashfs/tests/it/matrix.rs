@@ -1,8 +1,9 @@
-//! The matrix: every codec, several levels, block sizes and everything that changes the layout. Our images are read by
-//! Linux, unsquashfs and rdsquashfs; we read images of mksquashfs and gensquashfs as Linux does.
+//! The matrix: every codec, several levels, block sizes and everything that changes the layout. Our
+//! images are read by Linux, unsquashfs and rdsquashfs; we read images of mksquashfs and
+//! gensquashfs as Linux does.
 //!
-//! The normal run tries a sample that covers every codec, level, block size and layout; the campaigns
-//! `squashfs-matrix-…` try everything. docs/log/squashfs.md has the results.
+//! The normal run tries a sample that covers every codec, level, block size and layout; the
+//! campaigns `squashfs-matrix-…` try everything. docs/log/squashfs.md has the results.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -39,8 +40,8 @@ fn spread(end: usize, count: usize) -> Vec<usize> {
     numbers.take(count).collect()
 }
 
-/// The cells to try, as coordinates in a matrix with axes of these lengths. However few they are, they cover all parts
-/// of the matrix.
+/// The cells to try, as coordinates in a matrix with axes of these lengths. However few they are,
+/// they cover all parts of the matrix.
 fn cells<const N: usize>(axes: [usize; N], usually: usize) -> Vec<[usize; N]> {
     let all = axes.iter().product();
     let coordinates = |mut number: usize| {
@@ -93,8 +94,8 @@ impl Sources {
                 let times = fs::FileTimes::new().set_modified(second);
                 File::open(path).unwrap().set_times(times).unwrap();
             }
-            // Before anything else: this reads all links. mksquashfs also compares access times, and would treat the
-            // names of a link that it is the first to read as different files.
+            // Before anything else: this reads all links. mksquashfs also compares access times,
+            // and would treat the names of a link that it is the first to read as different files.
             let manifest = of_dir(dir.path());
             Source { dir, manifest }
         })
@@ -124,7 +125,8 @@ fn of_linux(image: &Path, offset: u64) -> Manifest {
     found
 }
 
-/// Whether Linux can read the result of these arguments. It supports neither lzma nor, any longer, the filter for ia64.
+/// Whether Linux can read the result of these arguments. It supports neither lzma nor, any longer,
+/// the filter for ia64.
 fn is_for_linux(codec: &str) -> bool {
     !codec.contains("lzma") && !codec.contains("ia64")
 }
@@ -138,7 +140,8 @@ fn of_unsquashfs(unsquashfs: &Tool, image: &Path, offset: u64) -> Manifest {
     of_dir(&there)
 }
 
-/// Removes from lines what rdsquashfs does not restore: the root's own metadata, and which names are hard links.
+/// Removes from lines what rdsquashfs does not restore: the root's own metadata, and which names
+/// are hard links.
 fn without_root_and_links(fs: &dyn FileSystem) -> Vec<String> {
     let aspects = Aspects {
         hard_links: false,
@@ -459,7 +462,8 @@ const GENSQUASHFS_CODECS: [&str; 14] = [
     "-c lzma",
 ];
 
-/// `-S` takes a list of priorities. `nosparse` must not be in it: nothing can read how it stores zeros.
+/// `-S` takes a list of priorities. `nosparse` must not be in it: nothing can read how it stores
+/// zeros.
 const GENSQUASHFS_LAYOUTS: [&str; 8] = [
     "",
     "-e",

@@ -17,8 +17,8 @@ fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> Vec<u8> {
     fs::read(out.join("image")).unwrap()
 }
 
-/// A directory with the same content for every seed, but with files created in another order and with other inode
-/// numbers, so that the host lists them in another order.
+/// A directory with the same content for every seed, but with files created in another order and
+/// with other inode numbers, so that the host lists them in another order.
 fn host_tree(seed: u64) -> TempDir {
     let dir = TempDir::new();
     let mut rng = Rng::new(seed);

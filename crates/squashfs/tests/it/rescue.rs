@@ -75,7 +75,8 @@ fn read_file(fs: &dyn FileSystem, ino: Ino) -> Result<Read> {
     Ok((metadata, xattrs, content))
 }
 
-/// The sample, and directories of files with ends in fragments, so that every table has several metadata blocks.
+/// The sample, and directories of files with ends in fragments, so that every table has several
+/// metadata blocks.
 fn enlarged<'a>(codec: u16, encode: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>) -> RawSquashfs<'a> {
     let mut tree = sample_tree(codec, encode);
     tree.ids = (0..OWNERS.into()).map(|n| 1000 + 7 * n).collect();
@@ -176,7 +177,8 @@ impl Layout {
         u64::from_le_bytes(self.bytes[at as usize..][..8].try_into().unwrap())
     }
 
-    /// The stored metadata blocks of `len` bytes that start at `offset` of the content of the block at `at`.
+    /// The stored metadata blocks of `len` bytes that start at `offset` of the content of the block
+    /// at `at`.
     fn metadata(&self, mut at: u64, offset: usize, len: usize) -> Vec<Range<u64>> {
         let mut places = Vec::new();
         let mut begin = 0;

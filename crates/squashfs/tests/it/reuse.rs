@@ -20,7 +20,8 @@ const SMALL: (u64, u64) = (40, 12);
 /// What becomes of the files in a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// One small file in a hundred has other content of another length, and a block of the large file differs.
+    /// One small file in a hundred has other content of another length, and a block of the large
+    /// file differs.
     Few,
     /// As many small files have other content of the same length and time.
     SameLength,

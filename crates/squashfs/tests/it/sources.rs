@@ -41,9 +41,9 @@ pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
     text
 }
 
-/// A tree of difficult cases for readers and writers, for blocks of `block` bytes: sizes around the block size,
-/// duplicates, holes, links, odd names, a large directory, a deep one, and extended attributes where the file system
-/// supports them.
+/// A tree of difficult cases for readers and writers, for blocks of `block` bytes: sizes around the
+/// block size, duplicates, holes, links, odd names, a large directory, a deep one, and extended
+/// attributes where the file system supports them.
 ///
 /// Any user can create all of it, and all its times are whole seconds. `None` if a tool is missing.
 pub(crate) fn nasty(block: usize) -> Option<TempDir> {

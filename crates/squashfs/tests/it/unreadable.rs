@@ -27,8 +27,8 @@ fn image_of(fs: &dyn FileSystem, options: &Options, threads: usize) -> (Vec<u8>,
     (fs::read(out.join("image")).unwrap(), summary)
 }
 
-/// A tree of readable files, some of them with several names, and on request of unreadable ones: their numbers, and the
-/// offsets at which reading starts to fail.
+/// A tree of readable files, some of them with several names, and on request of unreadable ones:
+/// their numbers, and the offsets at which reading starts to fail.
 fn tree(bad: &[(&str, usize, u64)]) -> (MemoryFs, Vec<(Ino, u64)>) {
     let mut fs = MemoryFs::new();
     let root = fs.root();
@@ -191,8 +191,8 @@ fn without_being_asked_to_go_on_the_first_ends_it() {
     );
 }
 
-/// A tree of files that another format has compressed in blocks of 128 KiB, seven of them readable, and on request of
-/// files whose stored bytes cannot be read past certain offsets.
+/// A tree of files that another format has compressed in blocks of 128 KiB, seven of them readable,
+/// and on request of files whose stored bytes cannot be read past certain offsets.
 fn encoded_tree(bad: &[(&str, usize, u64)]) -> (MemoryFs, Vec<(Ino, u64)>) {
     const BLOCK: usize = 128 << 10;
     let mut fs = MemoryFs::new();

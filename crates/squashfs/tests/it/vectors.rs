@@ -1,4 +1,5 @@
-//! Images of the raw writer: the valid one shows its input, and each hostile one is rejected with its own error.
+//! Images of the raw writer: the valid one shows its input, and each hostile one is rejected with
+//! its own error.
 
 use std::cell::RefCell;
 

@@ -1,8 +1,9 @@
 //! Changed images: what our check finds nothing wrong with, Linux mounts and shows as we do.
 //!
-//! The parts of an image are changed field by field before they are stored, so that what changes is what the field
-//! says and not what the codec makes of it. A kernel can be brought down by a hostile image, and some of the changed
-//! ones are: only those are mounted that the check passes, each in a process of its own with a time limit.
+//! The parts of an image are changed field by field before they are stored, so that what changes is
+//! what the field says and not what the codec makes of it. A kernel can be brought down by a
+//! hostile image, and some of the changed ones are: only those are mounted that the check passes,
+//! each in a process of its own with a time limit.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -268,7 +269,8 @@ fn group_of(part: &Part<'_>) -> usize {
 }
 const GROUPS: usize = 14;
 
-/// The sample with fewer files, since each is looked at for every image; the names in `big` are longer instead.
+/// The sample with fewer files, since each is looked at for every image; the names in `big` are
+/// longer instead.
 fn fewer(mut tree: RawSquashfs<'_>) -> RawSquashfs<'_> {
     let RawKind::Directory(nodes) = &mut tree.root.kind else {
         panic!("the root is a directory");
@@ -423,8 +425,8 @@ fn passes(image: &[u8]) -> bool {
     summary.unwrap().findings == 0
 }
 
-/// Whether the file system layer of Linux hides attributes of this tree, whatever the format: those in the namespace
-/// `user` belong to regular files and directories.
+/// Whether the file system layer of Linux hides attributes of this tree, whatever the format: those
+/// in the namespace `user` belong to regular files and directories.
 fn has_hidden_xattrs(fs: &dyn FileSystem, inventory: &Inventory) -> bool {
     inventory.files().any(|file| {
         let is_plain = matches!(

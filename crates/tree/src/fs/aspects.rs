@@ -1,6 +1,7 @@
 //! Which aspects of files matter.
 
-/// What to compare or list in addition to names, file types, sizes, link targets and device numbers.
+/// What to compare or list in addition to names, file types, sizes, link targets and device
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aspects {
     /// The content of regular files.
@@ -15,7 +16,8 @@ pub struct Aspects {
     pub xattrs: bool,
     /// Which names belong to the same file.
     pub hard_links: bool,
-    /// Where regular files have holes. Off by default, because the granularity of holes differs between containers.
+    /// Where regular files have holes. Off by default, because the granularity of holes differs
+    /// between containers.
     pub holes: bool,
 }
 

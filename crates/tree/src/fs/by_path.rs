@@ -10,14 +10,15 @@ const READ_BYTES_MAX: u64 = 1 << 30;
 
 /// Access to the files of any [`FileSystem`] by path.
 ///
-/// Paths are bytes, relative to the root of the tree, with or without a leading `/`. Symbolic links are followed within
-/// the tree: an absolute target starts at its root, and `..` does not lead out of it.
+/// Paths are bytes, relative to the root of the tree, with or without a leading `/`. Symbolic links
+/// are followed within the tree: an absolute target starts at its root, and `..` does not lead out
+/// of it.
 pub trait ByPath: FileSystem {
     /// The file at `path`, following symbolic links.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Limit`] after 40 symbolic links, or as for
-    /// [`FileSystem::lookup`].
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Limit`] after 40 symbolic links, or
+    /// as for [`FileSystem::lookup`].
     fn find(&self, path: impl AsRef<[u8]>) -> Result<DirEntry> {
         walk(self, path.as_ref(), true)
     }
@@ -45,8 +46,9 @@ pub trait ByPath: FileSystem {
     /// The content of the regular file at `path`.
     ///
     /// # Errors
-    /// As for [`ByPath::find`] and [`FileSystem::read_at`]; [`Error::IsADirectory`], [`Error::InvalidInput`] for other kinds
-    /// of files, [`Error::Limit`] for files of more than 1 GiB, and [`Error::Changed`] if the file becomes shorter.
+    /// As for [`ByPath::find`] and [`FileSystem::read_at`]; [`Error::IsADirectory`],
+    /// [`Error::InvalidInput`] for other kinds of files, [`Error::Limit`] for files of more than 1
+    /// GiB, and [`Error::Changed`] if the file becomes shorter.
     fn read(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         let entry = self.find(path)?;
         match entry.kind {
@@ -90,7 +92,8 @@ fn walk<F: FileSystem + ?Sized>(tree: &F, path: &[u8], follow: bool) -> Result<D
         ino: tree.root(),
         kind: FileKind::Directory,
     };
-    // The directories below the root down to the current one, and the names still to visit, the next one last.
+    // The directories below the root down to the current one, and the names still to visit, the
+    // next one last.
     let mut above = Vec::new();
     let mut names: Vec<Vec<u8>> = path
         .split(|&b| b == b'/')

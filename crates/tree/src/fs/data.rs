@@ -14,8 +14,8 @@ pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 /// Adjacent extents are joined up to this length.
 const RUN_BYTES_MAX: u64 = 64 << 20;
 
-/// A cursor over the runs of blocks of a regular file that have stored data. Runs begin and end at multiples of
-/// [`BLOCK_BYTES`] or with the file, and do not overlap.
+/// A cursor over the runs of blocks of a regular file that have stored data. Runs begin and end at
+/// multiples of [`BLOCK_BYTES`] or with the file, and do not overlap.
 pub(crate) struct DataRuns<'a> {
     /// `None` for a small file, which is one run.
     extents: Option<Extents<'a>>,
@@ -34,8 +34,8 @@ impl<'a> DataRuns<'a> {
         }
     }
 
-    /// The first run that ends after `at`, which must not be less than in the call before; an empty one at the end of
-    /// the file if there is none.
+    /// The first run that ends after `at`, which must not be less than in the call before; an empty
+    /// one at the end of the file if there is none.
     ///
     /// # Errors
     /// As for [`Extents::next`].
@@ -73,9 +73,10 @@ impl<'a> DataRuns<'a> {
     }
 }
 
-/// Calls `each` with the blocks of a range of a file that are not all zeros, in order, adjacent ones together, until it
-/// returns `false`. What it is called with is the same whatever holes the container knows, except where it is divided.
-/// `range` begins at a multiple of [`BLOCK_BYTES`], and so does the length of `buf`.
+/// Calls `each` with the blocks of a range of a file that are not all zeros, in order, adjacent
+/// ones together, until it returns `false`. What it is called with is the same whatever holes the
+/// container knows, except where it is divided. `range` begins at a multiple of [`BLOCK_BYTES`],
+/// and so does the length of `buf`.
 ///
 /// # Errors
 /// As for [`FileSystem::extents`] and [`FileSystem::read_at`]; [`Error::Changed`].

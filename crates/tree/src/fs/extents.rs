@@ -8,9 +8,9 @@ use crate::{Error, Result};
 
 /// A cursor over the extents of a regular file.
 ///
-/// The extents have no gaps or overlaps, are never empty, and end with the file. If a file system answers otherwise,
-/// because the file became shorter or for another reason, the cursor returns [`Error::Changed`]. Extents are whole:
-/// the first can begin before the requested position.
+/// The extents have no gaps or overlaps, are never empty, and end with the file. If a file system
+/// answers otherwise, because the file became shorter or for another reason, the cursor returns
+/// [`Error::Changed`]. Extents are whole: the first can begin before the requested position.
 pub struct Extents<'a> {
     fs: &'a dyn FileSystem,
     file: Ino,
@@ -74,8 +74,8 @@ impl<'a> Extents<'a> {
         Ok(Some(next))
     }
 
-    /// The extent that covers `position`, which must be before the end of the file and not before the last extent
-    /// returned.
+    /// The extent that covers `position`, which must be before the end of the file and not before
+    /// the last extent returned.
     ///
     /// # Errors
     /// As for [`Extents::next`].
@@ -117,8 +117,9 @@ impl<'a> Extents<'a> {
     }
 }
 
-/// Says that the attributes and the content of a small regular file are read next, in this order. A host directory then
-/// opens the file once for both, which is cheaper than to ask for the attributes by name.
+/// Says that the attributes and the content of a small regular file are read next, in this order. A
+/// host directory then opens the file once for both, which is cheaper than to ask for the
+/// attributes by name.
 ///
 /// # Errors
 /// As for [`FileSystem::extents`].

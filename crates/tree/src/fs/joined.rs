@@ -25,11 +25,12 @@ pub struct Graft {
 
 /// Several trees as one.
 ///
-/// Directories of several trees at the same path have the entries of all, and the metadata of the last. Of other files at the
-/// same path, the last one counts. Directories above a graft that no tree has get the metadata of the root of the first tree.
+/// Directories of several trees at the same path have the entries of all, and the metadata of the
+/// last. Of other files at the same path, the last one counts. Directories above a graft that no
+/// tree has get the metadata of the root of the first tree.
 ///
-/// Extents of one tree alone stay as they are; of several trees, they keep their encoding, and what is shared within a
-/// tree. Memory use is about 100 bytes for each file that was listed.
+/// Extents of one tree alone stay as they are; of several trees, they keep their encoding, and what
+/// is shared within a tree. Memory use is about 100 bytes for each file that was listed.
 pub struct Joined {
     grafts: Vec<Graft>,
     storage: Storage,
@@ -81,8 +82,8 @@ impl Joined {
     /// Joins trees, of which each is over those before it.
     ///
     /// # Errors
-    /// [`Error::Limit`] for more than 65,535 trees; [`Error::NotADirectory`] if the root is another file;
-    /// [`Error::InvalidInput`] if there is none.
+    /// [`Error::Limit`] for more than 65,535 trees; [`Error::NotADirectory`] if the root is another
+    /// file; [`Error::InvalidInput`] if there is none.
     pub fn new(grafts: Vec<Graft>) -> Result<Joined> {
         if u16::try_from(grafts.len()).is_err() {
             return Err(Error::Limit("trees that are joined"));

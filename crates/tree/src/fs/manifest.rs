@@ -1,7 +1,9 @@
-//! A tree as text, one line per name, so that trees in any two containers can be compared, kept and read.
+//! A tree as text, one line per name, so that trees in any two containers can be compared, kept and
+//! read.
 //!
-//! The text is an mtree(5) specification, which other programs can read, in one canonical form: equal trees give equal
-//! bytes. A line is a path followed by `key=value` words, separated by single spaces, in this order:
+//! The text is an mtree(5) specification, which other programs can read, in one canonical form:
+//! equal trees give equal bytes. A line is a path followed by `key=value` words, separated by
+//! single spaces, in this order:
 //!
 //! | word | on | value |
 //! |---|---|---|
@@ -19,15 +21,18 @@
 //! | `sha256digest` | files, except mostly empty ones | SHA-256 of the content |
 //! | `sha256data` | mostly empty files | SHA-256 of the blocks that are not zero, with their offsets |
 //!
-//! A file is *mostly empty* if it has more than 2^30 bytes, and fewer than one in 1,024 of its blocks of 4,096 bytes has
-//! a byte other than zero: N * 1024 < B, where N counts such blocks and B all of them, including a shorter one at the
-//! end. Hashing all of it would take as long as its size, not as long as what it stores: 8 EB would take centuries. Its
-//! `sha256data` is the SHA-256 of the concatenation, for each of the N blocks, of the block's offset in the file as
-//! eight bytes, least significant first, and the block's bytes. The last block is not padded. So the value depends on
-//! the content only, whatever holes the container knows; together with `size` it determines the content.
+//! A file is *mostly empty* if it has more than 2^30 bytes, and fewer than one in 1,024 of its
+//! blocks of 4,096 bytes has a byte other than zero: N * 1024 < B, where N counts such blocks and B
+//! all of them, including a shorter one at the end. Hashing all of it would take as long as its
+//! size, not as long as what it stores: 8 EB would take centuries. Its `sha256data` is the SHA-256
+//! of the concatenation, for each of the N blocks, of the block's offset in the file as eight
+//! bytes, least significant first, and the block's bytes. The last block is not padded. So the
+//! value depends on the content only, whatever holes the container knows; together with `size` it
+//! determines the content.
 //!
-//! In names, targets and attribute names, every byte other than visible ASCII, and each `\`, `#`, `=` and `,`, is
-//! written as `\` and three octal digits. So the text is ASCII, and lines and words are unambiguous.
+//! In names, targets and attribute names, every byte other than visible ASCII, and each `\`, `#`,
+//! `=` and `,`, is written as `\` and three octal digits. So the text is ASCII, and lines and words
+//! are unambiguous.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -54,7 +59,8 @@ const BLOCKS_PER_NONZERO: u64 = 1024;
 /// The first line.
 const SIGNATURE: &str = "#mtree\n";
 
-/// A manifest in memory, for an easy comparison of two trees. Programs write it to a file with [`write()`].
+/// A manifest in memory, for an easy comparison of two trees. Programs write it to a file with
+/// [`write()`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Manifest {
     text: String,
@@ -89,8 +95,8 @@ impl Manifest {
         self.text.lines().skip(1)
     }
 
-    /// The lines that are in only one of the manifests, marked with `-` for this and `+` for the other; empty if both
-    /// are equal.
+    /// The lines that are in only one of the manifests, marked with `-` for this and `+` for the
+    /// other; empty if both are equal.
     pub fn difference(&self, other: &Manifest) -> String {
         let mut theirs: HashMap<&str, &str> = HashMap::new();
         let path = |line: &'_ str| line.split(' ').next().unwrap_or_default().len();
@@ -141,7 +147,8 @@ pub fn write(
     let lines = Lines { inventory, aspects };
     let mut out = io::BufWriter::with_capacity(64 << 10, out);
     out.write_all(SIGNATURE.as_bytes())?;
-    // For files with several names: what their first line has after the path, to repeat it for the other names.
+    // For files with several names: what their first line has after the path, to repeat it for the
+    // other names.
     let mut said: HashMap<FileId, String> = HashMap::new();
     ordered(
         parallel,

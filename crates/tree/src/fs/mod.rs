@@ -54,7 +54,8 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The file type in the type bits (`S_IFMT`) of a Linux `st_mode`; `None` for unused bit patterns.
+    /// The file type in the type bits (`S_IFMT`) of a Linux `st_mode`; `None` for unused bit
+    /// patterns.
     pub const fn from_mode(mode: u32) -> Option<FileKind> {
         Some(match mode & 0o170_000 {
             0o010_000 => FileKind::Fifo,
@@ -110,14 +111,14 @@ pub struct Device {
 pub struct FileAttributes(pub u32);
 
 impl FileAttributes {
-    /// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL`: those that, unlike immutable, do not prevent
-    /// finishing or removing a file.
+    /// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL`: those that,
+    /// unlike immutable, do not prevent finishing or removing a file.
     pub const SETTABLE: u32 = 0x04 | 0x08 | 0x40 | 0x80 | 0x0080_0000;
     /// `FS_NOCOMP_FL`: content is not compressed.
     pub const NOT_COMPRESSED: u32 = 0x400;
 
-    /// Those that a copy into a directory has to keep. [`FileAttributes::NOT_COMPRESSED`] is none: btrfs also sets it by itself,
-    /// on what it could not make smaller.
+    /// Those that a copy into a directory has to keep. [`FileAttributes::NOT_COMPRESSED`] is none:
+    /// btrfs also sets it by itself, on what it could not make smaller.
     pub fn to_keep(self) -> u32 {
         self.0 & !Self::NOT_COMPRESSED
     }
@@ -134,9 +135,11 @@ pub struct Metadata {
     pub uid: u32,
     /// The group ID.
     pub gid: u32,
-    /// The number of names (hard links) of this file in the whole tree, as the container states it; at least 1.
+    /// The number of names (hard links) of this file in the whole tree, as the container states it;
+    /// at least 1.
     pub nlink: u32,
-    /// The size of a regular file's content or of a symbolic link's target, in bytes; 0 for all others.
+    /// The size of a regular file's content or of a symbolic link's target, in bytes; 0 for all
+    /// others.
     pub size: u64,
     /// The device number of a device; zero for all others.
     pub rdev: Device,
@@ -181,9 +184,9 @@ impl Metadata {
 
 /// A file's identity in its subvolume, independent of its names, and when it last changed.
 ///
-/// Two views of one store, such as a subvolume and its snapshot, show the same file if `number` and `generation` are
-/// equal: the number of a deleted file can be reused, but then the generation differs. If `transaction` is equal too,
-/// the file did not change between the two.
+/// Two views of one store, such as a subvolume and its snapshot, show the same file if `number` and
+/// `generation` are equal: the number of a deleted file can be reused, but then the generation
+/// differs. If `transaction` is equal too, the file did not change between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileIdentity {
     /// The inode number in its subvolume.
@@ -197,7 +200,8 @@ pub struct FileIdentity {
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// The name: 1 to 255 bytes without NUL or `/`, and neither `.` nor `..`. Readers guarantee this.
+    /// The name: 1 to 255 bytes without NUL or `/`, and neither `.` nor `..`. Readers guarantee
+    /// this.
     pub name: Box<[u8]>,
     /// The file with this name.
     pub ino: Ino,
@@ -221,14 +225,16 @@ pub struct Encoding {
     pub algorithm: Algorithm,
     /// The number of bytes that [`FileSystem::read_encoded`] returns.
     pub stored_len: u64,
-    /// The expected size of the decoded data, in bytes. If the frame decodes to less, the rest is zeros.
+    /// The expected size of the decoded data, in bytes. If the frame decodes to less, the rest is
+    /// zeros.
     pub unencoded_len: u64,
-    /// Where, in the decoded bytes, the part that the file shows begins; [`Extent::len`] is its length.
+    /// Where, in the decoded bytes, the part that the file shows begins; [`Extent::len`] is its
+    /// length.
     pub unencoded_offset: u64,
 }
 
-/// The identity of stored data within one store ([`Storage::store`]): extents with equal IDs show parts of the same
-/// stored bytes, so a sink that can share data stores those once.
+/// The identity of stored data within one store ([`Storage::store`]): extents with equal IDs show
+/// parts of the same stored bytes, so a sink that can share data stores those once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExtentId(pub u64);
 
@@ -280,8 +286,9 @@ impl Extent {
 
 /// The identity of the store that holds a file system's data, valid while the program runs.
 ///
-/// All views of one open container have the same store: two subvolumes of an image, or an edited tree and the tree
-/// below it. Opening a container twice gives two stores, since it could have changed in between.
+/// All views of one open container have the same store: two subvolumes of an image, or an edited
+/// tree and the tree below it. Opening a container twice gives two stores, since it could have
+/// changed in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreId(u64);
 
@@ -294,9 +301,10 @@ impl StoreId {
     }
 }
 
-/// The uniform encoding of all content of a file system, if it has one: blocks of `block_bytes`, except that the last
-/// block of a file can be shorter, each encoded with `algorithm`, or plain if encoding does not make it smaller. Ends
-/// of files can be parts of shared blocks. A sink that stores data in the same way can copy the blocks unchanged.
+/// The uniform encoding of all content of a file system, if it has one: blocks of `block_bytes`,
+/// except that the last block of a file can be shorter, each encoded with `algorithm`, or plain if
+/// encoding does not make it smaller. Ends of files can be parts of shared blocks. A sink that
+/// stores data in the same way can copy the blocks unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEncoding {
     /// The algorithm that decodes a block.
@@ -312,7 +320,8 @@ pub struct Storage {
     pub store: StoreId,
     /// The uniform encoding of all content, if there is one.
     pub block_encoding: Option<BlockEncoding>,
-    /// Whether extents can be encoded or have identities, so that asking for them pays off even for small files.
+    /// Whether extents can be encoded or have identities, so that asking for them pays off even for
+    /// small files.
     pub stored_extents: bool,
     /// Whether all times are whole seconds, so that times can only be compared to the second.
     pub whole_seconds: bool,
@@ -345,12 +354,13 @@ pub enum Checksum {
 
 /// A read-only tree of files: the trait that all containers implement.
 ///
-/// Names and link targets are bytes. All methods can be called from several threads at once. Passing an `Ino` that
-/// this file system did not return gives an error ([`Error::NotFound`]) or the wrong file, but never a panic.
+/// Names and link targets are bytes. All methods can be called from several threads at once.
+/// Passing an `Ino` that this file system did not return gives an error ([`Error::NotFound`]) or
+/// the wrong file, but never a panic.
 ///
-/// Only [`FileSystem::host_content`] has a default implementation, so a view of another file system that forgets another
-/// method does not compile. [`with_metadata`] and [`entry_named`] are the simple implementations for file systems that
-/// need no better one. [`ByPath`] adds access by path.
+/// Only [`FileSystem::host_content`] has a default implementation, so a view of another file system
+/// that forgets another method does not compile. [`with_metadata`] and [`entry_named`] are the
+/// simple implementations for file systems that need no better one. [`ByPath`] adds access by path.
 pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
@@ -364,23 +374,25 @@ pub trait FileSystem: Send + Sync {
     /// The medium cannot be read, or the file's metadata breaks the format.
     fn metadata(&self, ino: Ino) -> Result<Metadata>;
 
-    /// The entries of a directory, without `.` and `..`, sorted by the bytes of their names, without duplicates.
+    /// The entries of a directory, without `.` and `..`, sorted by the bytes of their names,
+    /// without duplicates.
     ///
     /// # Errors
     /// [`Error::NotADirectory`], or as for [`FileSystem::metadata`].
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>>;
 
-    /// The entries of a directory as returned by [`FileSystem::read_dir`], each with its metadata. Walks use this:
-    /// containers can often do it faster than with one call per file.
+    /// The entries of a directory as returned by [`FileSystem::read_dir`], each with its metadata.
+    /// Walks use this: containers can often do it faster than with one call per file.
     ///
     /// # Errors
     /// As for [`FileSystem::read_dir`] and [`FileSystem::metadata`].
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>>;
 
-    /// The entries of a directory that can be listed, as in [`FileSystem::read_dir`], and why others cannot: one
-    /// [`Error::File`] with the name for each that is known, and any other error for an unknown number of them. Walks
-    /// that are to lose as little as possible use this after [`FileSystem::read_dir_with_metadata`] failed;
-    /// [`all_or_nothing`] is the implementation for directories that can be listed as a whole or not at all.
+    /// The entries of a directory that can be listed, as in [`FileSystem::read_dir`], and why
+    /// others cannot: one [`Error::File`] with the name for each that is known, and any other error
+    /// for an unknown number of them. Walks that are to lose as little as possible use this after
+    /// [`FileSystem::read_dir_with_metadata`] failed; [`all_or_nothing`] is the implementation for
+    /// directories that can be listed as a whole or not at all.
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>);
 
     /// The entry with this name in a directory.
@@ -392,7 +404,8 @@ pub trait FileSystem: Send + Sync {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the file is not a symbolic link, or as for [`FileSystem::metadata`].
+    /// [`Error::InvalidInput`] if the file is not a symbolic link, or as for
+    /// [`FileSystem::metadata`].
     fn read_link(&self, link: Ino) -> Result<Vec<u8>>;
 
     /// The extended attributes of a file, sorted by name, without duplicates.
@@ -403,27 +416,29 @@ pub trait FileSystem: Send + Sync {
 
     /// The extents of a regular file, starting with the one that covers `from`, without gaps.
     ///
-    /// Returns at least one extent if `from` is before the end of the file, otherwise none. They need not reach the
-    /// end: the caller asks again from the end of the last one, so the extents of a file with millions of them are
-    /// never held in memory all at once.
+    /// Returns at least one extent if `from` is before the end of the file, otherwise none. They
+    /// need not reach the end: the caller asks again from the end of the last one, so the extents
+    /// of a file with millions of them are never held in memory all at once.
     ///
     /// # Errors
     /// [`Error::IsADirectory`], or as for [`FileSystem::metadata`].
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>>;
 
-    /// Reads decoded content of a regular file and returns the number of bytes read. This is less than `buf.len()`
-    /// only at the end of the file, and 0 past it. The rest of `buf` is not written.
+    /// Reads decoded content of a regular file and returns the number of bytes read. This is less
+    /// than `buf.len()` only at the end of the file, and 0 past it. The rest of `buf` is not
+    /// written.
     ///
     /// # Errors
     /// The content cannot be read or decoded, or its checksum does not match.
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// Reads the stored bytes of an encoded extent of this file into `stored`, which is cleared first. Returns the
-    /// kind of checksum that the bytes were verified with; `None` if the container has no checksum for them.
+    /// Reads the stored bytes of an encoded extent of this file into `stored`, which is cleared
+    /// first. Returns the kind of checksum that the bytes were verified with; `None` if the
+    /// container has no checksum for them.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the extent is not an encoded extent of this file; the bytes cannot be read, or their
-    /// checksum does not match.
+    /// [`Error::InvalidInput`] if the extent is not an encoded extent of this file; the bytes
+    /// cannot be read, or their checksum does not match.
     fn read_encoded(
         &self,
         file: Ino,
@@ -431,11 +446,12 @@ pub trait FileSystem: Send + Sync {
         stored: &mut Vec<u8>,
     ) -> Result<Option<Checksum>>;
 
-    /// The open file of the host that has exactly the content of this regular file, if there is one and it can be opened. A
-    /// sink on the same file system can then share the content instead of copying it.
+    /// The open file of the host that has exactly the content of this regular file, if there is one
+    /// and it can be opened. A sink on the same file system can then share the content instead of
+    /// copying it.
     ///
-    /// `None` is always right, and so the default: the content is then read. A view passes this on only where it shows the
-    /// content of a file unchanged.
+    /// `None` is always right, and so the default: the content is then read. A view passes this on
+    /// only where it shows the content of a file unchanged.
     fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
         let _ = file;
         None
@@ -450,7 +466,8 @@ pub fn all_or_nothing(listed: Result<Vec<DirEntry>>) -> (Vec<DirEntry>, Vec<Erro
     }
 }
 
-/// Implements [`FileSystem::read_dir_with_metadata`] with one call of [`FileSystem::metadata`] per entry.
+/// Implements [`FileSystem::read_dir_with_metadata`] with one call of [`FileSystem::metadata`] per
+/// entry.
 ///
 /// # Errors
 /// As for [`FileSystem::read_dir_with_metadata`].
@@ -465,7 +482,8 @@ pub fn with_metadata(
     entries.into_iter().map(describe).collect()
 }
 
-/// Implements [`FileSystem::lookup`] by a search in all entries of the directory, which must be sorted by name.
+/// Implements [`FileSystem::lookup`] by a search in all entries of the directory, which must be
+/// sorted by name.
 ///
 /// # Errors
 /// [`Error::NotFound`] if no entry has this name.

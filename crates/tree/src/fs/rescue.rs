@@ -1,7 +1,8 @@
 //! A tree without what cannot be read of it.
 //!
-//! A bad directory shows what can be listed, and a bad inode costs its own name only. Content that cannot be read is
-//! an error, as in the tree below, or reads as zeros if damaged files are kept. Everything left out is listed.
+//! A bad directory shows what can be listed, and a bad inode costs its own name only. Content that
+//! cannot be read is an error, as in the tree below, or reads as zeros if damaged files are kept.
+//! Everything left out is listed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -13,7 +14,8 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Content that is not encoded is given up in units of this many bytes: a sector of btrfs, which has one checksum.
+/// Content that is not encoded is given up in units of this many bytes: a sector of btrfs, which
+/// has one checksum.
 const SECTOR_BYTES: u64 = 4096;
 
 /// How often reading one file can fail before it is given up: 4 GiB of single sectors.
@@ -35,7 +37,8 @@ pub enum Loss {
     File(Error),
     /// A file is there without its extended attributes.
     Xattrs(Error),
-    /// A file is there with zeros in these ranges of bytes, which are sorted and not empty. The error is the first one.
+    /// A file is there with zeros in these ranges of bytes, which are sorted and not empty. The
+    /// error is the first one.
     Content(Vec<Range<u64>>, Error),
 }
 
@@ -57,8 +60,8 @@ struct DamagedContent {
 }
 
 impl<'a> Rescue<'a> {
-    /// With `keep_damaged`, content that cannot be read reads as zeros. Then no extent is encoded or shared, since
-    /// their bytes are to be read one by one.
+    /// With `keep_damaged`, content that cannot be read reads as zeros. Then no extent is encoded
+    /// or shared, since their bytes are to be read one by one.
     pub fn new(tree: &'a dyn FileSystem, keep_damaged: bool) -> Self {
         Rescue {
             tree,
@@ -71,7 +74,8 @@ impl<'a> Rescue<'a> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has been left out so far, with its path, sorted by path. The inventory must be that of this view.
+    /// What has been left out so far, with its path, sorted by path. The inventory must be that of
+    /// this view.
     pub fn losses(&self, inventory: &Inventory) -> Vec<(Vec<u8>, Loss)> {
         let found = std::mem::take(&mut *self.found());
         let mut wanted: HashMap<Ino, Option<EntryId>> = HashMap::new();
@@ -258,7 +262,8 @@ impl<'a> Rescue<'a> {
         self.read_or_zero(file, middle, high, unit)
     }
 
-    /// The extents at `from`. What cannot be found out about is a hole, up to the next place where it can.
+    /// The extents at `from`. What cannot be found out about is a hole, up to the next place where
+    /// it can.
     fn extents_or_hole(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
         let error = match self.tree.extents(file, from) {
             Err(error) if is_damage(&error) => error,

@@ -7,10 +7,12 @@ use xxhash::xxh64;
 
 use crate::{Error, Result, to_usize};
 
-/// The fingerprint of an extent that was written to a mounted btrfs as it is encoded (`linux::write_encoded`).
+/// The fingerprint of an extent that was written to a mounted btrfs as it is encoded
+/// (`linux::write_encoded`).
 ///
-/// Linux accepts such an extent before it is on the medium, and drops the error if it cannot be written there: not even `syncfs`
-/// reports it, and the file then has a hole. Only reading the extent back shows that it is there.
+/// Linux accepts such an extent before it is on the medium, and drops the error if it cannot be
+/// written there: not even `syncfs` reports it, and the file then has a hole. Only reading the
+/// extent back shows that it is there.
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenExtent {
     offset: u64,
@@ -39,8 +41,8 @@ impl WrittenExtent {
         self.offset.saturating_add(self.len)
     }
 
-    /// Reads the extent as it is stored, past the page cache, and compares it. Waits until it is written. Nothing else may have
-    /// changed this part of the file. `stored` is memory to reuse.
+    /// Reads the extent as it is stored, past the page cache, and compares it. Waits until it is
+    /// written. Nothing else may have changed this part of the file. `stored` is memory to reuse.
     ///
     /// # Errors
     /// [`Error::Unverified`] if the file has anything else there, and what the kernel reports.

@@ -24,21 +24,23 @@ use crate::{Error, ReadAt, Result, Scratch};
 pub enum OutputKind {
     /// A new regular file, which gets its name on commit.
     File,
-    /// A block device, written in place. Its size is fixed, and the first write destroys what it held.
+    /// A block device, written in place. Its size is fixed, and the first write destroys what it
+    /// held.
     Device,
-    /// A pipe, terminal or other stream. It accepts bytes in order only, and what was written cannot be undone.
+    /// A pipe, terminal or other stream. It accepts bytes in order only, and what was written
+    /// cannot be undone.
     Stream,
 }
 
 /// The file, device or stream to which an image or archive is written.
 ///
-/// Until [`Output::commit`], a regular file has no name, or a temporary one if the file system does not support
-/// unnamed files. The commit waits until the data is on the medium, then makes the name appear in one step. Dropping
-/// an `Output` without commit leaves nothing behind. When writing to a device, a format must write last what makes the
-/// image valid.
+/// Until [`Output::commit`], a regular file has no name, or a temporary one if the file system does
+/// not support unnamed files. The commit waits until the data is on the medium, then makes the name
+/// appear in one step. Dropping an `Output` without commit leaves nothing behind. When writing to a
+/// device, a format must write last what makes the image valid.
 ///
-/// [`io::Write`] appends in order and is unbuffered; [`Output::write_all_at`] writes anywhere and does not change the
-/// position for appending.
+/// [`io::Write`] appends in order and is unbuffered; [`Output::write_all_at`] writes anywhere and
+/// does not change the position for appending.
 #[derive(Debug)]
 pub struct Output {
     file: File,
@@ -68,9 +70,9 @@ impl Output {
     /// Opens the path `to` for writing: an existing block device or stream, otherwise a new file.
     ///
     /// # Errors
-    /// `AlreadyExists` for an existing file or device unless `overwrite` is set; [`Error::IsADirectory`];
-    /// [`Error::InvalidInput`] for a path without a file name; `ResourceBusy` for a mounted device; what the kernel
-    /// reports.
+    /// `AlreadyExists` for an existing file or device unless `overwrite` is set;
+    /// [`Error::IsADirectory`]; [`Error::InvalidInput`] for a path without a file name;
+    /// `ResourceBusy` for a mounted device; what the kernel reports.
     pub fn create(to: &Path, overwrite: bool) -> Result<Output> {
         if let Ok(there) = std::fs::metadata(to) {
             let kind = there.file_type();
@@ -124,7 +126,8 @@ impl Output {
         if !overwrite {
             return Err(Error::Io(io::ErrorKind::AlreadyExists.into()));
         }
-        // On a block device, O_EXCL without O_CREAT refuses one that is mounted or otherwise in use.
+        // On a block device, O_EXCL without O_CREAT refuses one that is mounted or otherwise in
+        // use.
         let exclusive = i32::from_ne_bytes(OpenFlags::EXCL.bits().to_ne_bytes());
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).custom_flags(exclusive);
@@ -151,7 +154,8 @@ impl Output {
         Ok(Output::stream(file.into()))
     }
 
-    /// Takes everything that is written, like a file, and throws it away: to learn the size of a result.
+    /// Takes everything that is written, like a file, and throws it away: to learn the size of a
+    /// result.
     ///
     /// # Errors
     /// `/dev/null` cannot be opened.
@@ -193,8 +197,8 @@ impl Output {
         }
     }
 
-    /// An unnamed temporary file on the same file system, for data that cannot be written yet; `None` if the file
-    /// system does not support one. It disappears when closed.
+    /// An unnamed temporary file on the same file system, for data that cannot be written yet;
+    /// `None` if the file system does not support one. It disappears when closed.
     ///
     /// # Errors
     /// What the kernel reports.
@@ -218,7 +222,8 @@ impl Output {
         })
     }
 
-    /// Sets the length of a regular file; new bytes are zeros that take no space. Does nothing on a device.
+    /// Sets the length of a regular file; new bytes are zeros that take no space. Does nothing on a
+    /// device.
     ///
     /// # Errors
     /// What the medium reports.
@@ -233,8 +238,9 @@ impl Output {
     /// Finishes: waits until everything is on the medium, then gives a regular file its name.
     ///
     /// # Errors
-    /// What the medium reports; `AlreadyExists` if the name was taken in the meantime and `overwrite` is not set;
-    /// `Interrupted` after [`temporary::remove_all`]. Nothing is left behind in these cases.
+    /// What the medium reports; `AlreadyExists` if the name was taken in the meantime and
+    /// `overwrite` is not set; `Interrupted` after [`temporary::remove_all`]. Nothing is left
+    /// behind in these cases.
     pub fn commit(self) -> Result<()> {
         if matches!(self.target, Target::Nothing) {
             return Ok(());
@@ -278,8 +284,8 @@ fn rename(to: &Destination, from: &[u8]) -> io::Result<()> {
         return linux::rename_at(&to.dir, from, &to.dir, &to.name);
     }
     match linux::rename_new_at(&to.dir, from, &to.dir, &to.name) {
-        // The file system lacks RENAME_NOREPLACE. A hard link is just as strict; the temporary name is removed
-        // afterwards.
+        // The file system lacks RENAME_NOREPLACE. A hard link is just as strict; the temporary name
+        // is removed afterwards.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             linux::link_at(&to.dir, from, &to.dir, &to.name)?;
             linux::unlink_at(&to.dir, from)

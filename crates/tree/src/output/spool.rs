@@ -10,10 +10,12 @@ use linux::OpenFlags;
 use super::temporary::Temporary;
 use crate::{Error, Result};
 
-/// Writes what `fill` writes into a new unnamed file in the directory `dir`. It is removed when it is closed.
+/// Writes what `fill` writes into a new unnamed file in the directory `dir`. It is removed when it
+/// is closed.
 ///
 /// # Errors
-/// [`Error::File`] with the directory if the file cannot be created or written; otherwise those of `fill`.
+/// [`Error::File`] with the directory if the file cannot be created or written; otherwise those of
+/// `fill`.
 pub fn spool(fill: impl FnOnce(&mut dyn Write) -> io::Result<u64>, dir: &Path) -> Result<File> {
     let name = |error: Error| error.in_file("write in", dir.as_os_str().as_encoded_bytes());
     let mut spooled = Spool {
@@ -31,7 +33,8 @@ pub fn spool(fill: impl FnOnce(&mut dyn Write) -> io::Result<u64>, dir: &Path) -
     Ok(spooled.file)
 }
 
-/// A file that remembers whether it is to blame for an error: what is written comes from elsewhere, and can fail, too.
+/// A file that remembers whether it is to blame for an error: what is written comes from elsewhere,
+/// and can fail, too.
 struct Spool {
     file: File,
     failed: bool,

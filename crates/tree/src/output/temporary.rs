@@ -1,12 +1,13 @@
 //! Temporary names for unfinished results, and their removal if a result is never finished.
 //!
-//! An unfinished result that needs a name gets `.NAME.restow-PID-N.tmp`, next to its destination, and an entry in the
-//! process's list. Both end when it is renamed to its final name, dropped, or removed by [`remove_all`], which a
-//! program calls when it is asked to stop. Only `kill -9` and a power cut leave a temporary name behind, which is removed
-//! when the next result with the same final name is begun; the final name never shows an unfinished result.
+//! An unfinished result that needs a name gets `.NAME.restow-PID-N.tmp`, next to its destination,
+//! and an entry in the process's list. Both end when it is renamed to its final name, dropped, or
+//! removed by [`remove_all`], which a program calls when it is asked to stop. Only `kill -9` and a
+//! power cut leave a temporary name behind, which is removed when the next result with the same
+//! final name is begun; the final name never shows an unfinished result.
 //!
-//! A process holds a lock on each of its temporary files and directories. What nobody holds, whose process is gone, and
-//! what belongs to this user, is left behind.
+//! A process holds a lock on each of its temporary files and directories. What nobody holds, whose
+//! process is gone, and what belongs to this user, is left behind.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -28,13 +29,15 @@ const ENDING_KEPT: &[u8] = b".err";
 /// Names that are left behind and removed at once; more are left to the next result.
 const LEFTOVERS_MAX: usize = 64;
 
-/// How often [`remove_all`] retries while other threads still write into a directory that it removes.
+/// How often [`remove_all`] retries while other threads still write into a directory that it
+/// removes.
 const REMOVE_ATTEMPTS_MAX: u32 = 1000;
 
 static REGISTRY: Registry = Registry::new();
 
-/// Removes every unfinished result of this process and prevents further ones: starting or finishing a result now fails
-/// with `Interrupted`. Call it when the program is about to exit, from an ordinary thread (not a signal handler).
+/// Removes every unfinished result of this process and prevents further ones: starting or finishing
+/// a result now fails with `Interrupted`. Call it when the program is about to exit, from an
+/// ordinary thread (not a signal handler).
 pub fn remove_all() {
     REGISTRY.remove_all();
 }
@@ -44,14 +47,15 @@ pub fn is_stopping() -> bool {
     REGISTRY.stopping.load(Ordering::Relaxed)
 }
 
-/// Runs `finish`, which makes a result visible under its final name, unless [`remove_all`] was called. The two never
-/// run at the same time.
+/// Runs `finish`, which makes a result visible under its final name, unless [`remove_all`] was
+/// called. The two never run at the same time.
 pub(crate) fn finish<T>(finish: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let _live = REGISTRY.lock()?;
     finish()
 }
 
-/// A file or directory under a temporary name. Dropping it removes the file, or the directory with its contents.
+/// A file or directory under a temporary name. Dropping it removes the file, or the directory with
+/// its contents.
 #[derive(Debug)]
 pub struct Temporary {
     registry: &'static Registry,
@@ -79,8 +83,8 @@ impl Place {
 }
 
 impl Temporary {
-    /// Calls `make` with a fresh name in `dir`, derived from `final_name`. `make` must fail with `AlreadyExists` if
-    /// the name is taken.
+    /// Calls `make` with a fresh name in `dir`, derived from `final_name`. `make` must fail with
+    /// `AlreadyExists` if the name is taken.
     ///
     /// # Errors
     /// What `make` returns; `Interrupted` after [`remove_all`].
@@ -128,7 +132,8 @@ impl Temporary {
         &self.place.name
     }
 
-    /// Leaves the result as it is, and returns its name: the temporary one with another ending, so that no later result removes it.
+    /// Leaves the result as it is, and returns its name: the temporary one with another ending, so
+    /// that no later result removes it.
     ///
     /// # Errors
     /// What the kernel reports; `Interrupted` after [`remove_all`].
@@ -154,8 +159,8 @@ impl Temporary {
 }
 
 impl Temporary {
-    /// Calls `exchange` to swap the result with what has its final name, which is then removed. Returns the number of
-    /// names removed.
+    /// Calls `exchange` to swap the result with what has its final name, which is then removed.
+    /// Returns the number of names removed.
     pub(crate) fn exchange(
         self,
         exchange: impl FnOnce(&[u8]) -> io::Result<()>,
@@ -173,7 +178,8 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // If the list is closed, whoever closed it has removed this. If this was finished, it is not in the list.
+        // If the list is closed, whoever closed it has removed this. If this was finished, it is
+        // not in the list.
         let Ok(mut live) = self.registry.lock() else {
             return;
         };
@@ -187,7 +193,8 @@ impl Drop for Temporary {
     }
 }
 
-/// The file or directory with this name, locked; `None` if it cannot be read, or someone else has locked it.
+/// The file or directory with this name, locked; `None` if it cannot be read, or someone else has
+/// locked it.
 fn locked(place: &Place) -> Option<File> {
     let flags = OpenFlags::RDONLY | OpenFlags::NOFOLLOW | OpenFlags::NONBLOCK;
     let file = File::from(linux::open_at(&*place.dir, &place.name, flags, 0).ok()?);
@@ -222,7 +229,8 @@ fn remove_leftovers(dir: &Arc<OwnedFd>, final_name: &[u8]) {
     }
 }
 
-/// The process that a temporary name of `final_name` belongs to. Those of very long names are cut and not recognised.
+/// The process that a temporary name of `final_name` belongs to. Those of very long names are cut
+/// and not recognised.
 fn process_of(name: &[u8], final_name: &[u8]) -> Option<u32> {
     let rest = name.strip_prefix(b".")?.strip_prefix(final_name)?;
     let numbers = rest.strip_prefix(b".restow-")?.strip_suffix(ENDING)?;
@@ -278,7 +286,8 @@ impl Registry {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         std::thread::yield_now(); // someone is still writing into it
                     }
-                    // Not found at the top means that it is gone; below the top, someone else removed a part.
+                    // Not found at the top means that it is gone; below the top, someone else
+                    // removed a part.
                     _ if linux::stat_at(&*place.dir, &place.name).is_err() => break,
                     _ => {}
                 }

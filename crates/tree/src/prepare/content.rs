@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{Checksum, Error, Extent, FileId, Inventory, Result};
 
-/// Where the workers of all containers read file content. It holds their common policy for a file that cannot be read:
-/// fail with an error that names it, or leave it out.
+/// Where the workers of all containers read file content. It holds their common policy for a file
+/// that cannot be read: fail with an error that names it, or leave it out.
 pub struct ContentReader<'a> {
     inventory: &'a Inventory<'a>,
     skip_unreadable: bool,
@@ -26,8 +26,8 @@ impl<'a> ContentReader<'a> {
         }
     }
 
-    /// A buffer of full size with arbitrary content. A worker passes its result to the writer in it, and the writer
-    /// returns it with [`ContentReader::recycle`].
+    /// A buffer of full size with arbitrary content. A worker passes its result to the writer in
+    /// it, and the writer returns it with [`ContentReader::recycle`].
     pub fn buffer(&self) -> Vec<u8> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let recycled = free.pop();
@@ -59,11 +59,12 @@ impl<'a> ContentReader<'a> {
         Ok(())
     }
 
-    /// Reads the stored bytes of an encoded extent into a buffer and returns their number, and the checksum that they
-    /// match, if the container has one. The rest of the buffer is zeroed.
+    /// Reads the stored bytes of an encoded extent into a buffer and returns their number, and the
+    /// checksum that they match, if the container has one. The rest of the buffer is zeroed.
     ///
     /// # Errors
-    /// As for [`read_encoded`](crate::FileSystem::read_encoded); [`Error::Changed`] if the buffer is too small for them.
+    /// As for [`read_encoded`](crate::FileSystem::read_encoded); [`Error::Changed`] if the buffer
+    /// is too small for them.
     pub fn read_encoded(
         &self,
         file: FileId,
@@ -83,8 +84,8 @@ impl<'a> ContentReader<'a> {
         Ok((len, checksum))
     }
 
-    /// Separates errors that end the work from those that affect only this file: the inner error is why the file is
-    /// left out.
+    /// Separates errors that end the work from those that affect only this file: the inner error is
+    /// why the file is left out.
     ///
     /// # Errors
     /// The error, with the file's path, unless unreadable files are left out.

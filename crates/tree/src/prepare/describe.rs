@@ -22,20 +22,21 @@ pub struct Describe<'a> {
     pub inventory: &'a Inventory<'a>,
     /// Whether to read extended attributes.
     pub xattrs: bool,
-    /// Whether to continue if a file cannot be described. For the root this is always an error: every container has
-    /// one.
+    /// Whether to continue if a file cannot be described. For the root this is always an error:
+    /// every container has one.
     pub skip_unreadable: bool,
 }
 
 impl Describe<'_> {
-    /// Reads the descriptions of all files in the inventory, on all threads, and passes them to `sink` in file order,
-    /// skipping empty ones. `check` rejects files that the container cannot hold; `fits` drops extended attributes
-    /// that it cannot hold, and `summary` lists those. Returns the files that are left out. A directory that cannot be
-    /// described loses only its extended attributes, since its contents may still be readable.
+    /// Reads the descriptions of all files in the inventory, on all threads, and passes them to
+    /// `sink` in file order, skipping empty ones. `check` rejects files that the container cannot
+    /// hold; `fits` drops extended attributes that it cannot hold, and `summary` lists those.
+    /// Returns the files that are left out. A directory that cannot be described loses only its
+    /// extended attributes, since its contents may still be readable.
     ///
     /// # Errors
-    /// [`crate::Error::File`] with the path of a file that cannot be described, unless such files are skipped; or what
-    /// `sink` returns.
+    /// [`crate::Error::File`] with the path of a file that cannot be described, unless such files
+    /// are skipped; or what `sink` returns.
     pub fn read(
         &self,
         parallel: Parallel,

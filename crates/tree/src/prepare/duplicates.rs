@@ -23,13 +23,14 @@ const FILE_COST_BYTES: u64 = 16 << 10;
 /// Maximum number of files that one job compares with another file.
 const OTHERS_MAX: usize = 16;
 
-/// Maximum number of extents whose identities are compared; files with more are compared by content.
+/// Maximum number of extents whose identities are compared; files with more are compared by
+/// content.
 const EXTENTS_MAX: usize = 1024;
 
 /// Which regular files have the same content as an earlier one.
 ///
-/// Earlier in the order of [`Inventory::steps`], by the files' first names: the order in which writers process them.
-/// Hard links are one file here, and empty files are never duplicates.
+/// Earlier in the order of [`Inventory::steps`], by the files' first names: the order in which
+/// writers process them. Hard links are one file here, and empty files are never duplicates.
 #[derive(Clone, Debug, Default)]
 pub struct Duplicates {
     originals: HashMap<FileId, FileId>,
@@ -46,9 +47,10 @@ struct SizedFile {
 }
 
 impl Duplicates {
-    /// Finds files of equal content: files of equal size are hashed, and those of equal hash are compared byte by
-    /// byte. A file is not read if no other has its size, or if it shows the same stored data as another one, and holes
-    /// are never read. The result does not depend on the number of threads.
+    /// Finds files of equal content: files of equal size are hashed, and those of equal hash are
+    /// compared byte by byte. A file is not read if no other has its size, or if it shows the same
+    /// stored data as another one, and holes are never read. The result does not depend on the
+    /// number of threads.
     ///
     /// # Errors
     /// [`Error::File`] with the path of a file that cannot be read.
@@ -100,8 +102,8 @@ impl Duplicates {
         Ok(duplicates)
     }
 
-    /// Replaces originals that are duplicates themselves: files that share stored data can later turn out equal to
-    /// another file.
+    /// Replaces originals that are duplicates themselves: files that share stored data can later
+    /// turn out equal to another file.
     fn resolve(&mut self) {
         let known = self.originals.clone();
         for original in self.originals.values_mut() {
@@ -148,7 +150,8 @@ struct EqualFiles {
 }
 
 impl DuplicateSearch<'_> {
-    /// Finds files that show the same stored data, by its identity alone, if the source provides identities.
+    /// Finds files that show the same stored data, by its identity alone, if the source provides
+    /// identities.
     fn find_shared(
         &self,
         candidates: &mut Vec<SizedFile>,
@@ -185,7 +188,8 @@ impl DuplicateSearch<'_> {
         Ok(())
     }
 
-    /// Adds a hash of a range of the content to each key, and keeps candidates that still share their key.
+    /// Adds a hash of a range of the content to each key, and keeps candidates that still share
+    /// their key.
     fn hash(&self, candidates: &mut Vec<SizedFile>, range: Range<u64>) -> Result<()> {
         // Read neighbours in the tree together: their directories are open already.
         candidates.sort_unstable_by_key(|candidate| candidate.place);
@@ -211,7 +215,8 @@ impl DuplicateSearch<'_> {
         Ok(())
     }
 
-    /// Adds the blocks in a range that are not all zeros to a file's hash, each run of them with its offset.
+    /// Adds the blocks in a range that are not all zeros to a file's hash, each run of them with
+    /// its offset.
     fn hash_of(&self, candidate: &SizedFile, range: Range<u64>, buf: &mut [u8]) -> Result<u64> {
         let (size, seed) = candidate.key;
         let ino = self.inventory.ino(candidate.file);
@@ -236,7 +241,8 @@ impl DuplicateSearch<'_> {
         Ok(hash.digest())
     }
 
-    /// Compares each candidate with the first of its group. A deliberate hash collision can only hide a duplicate.
+    /// Compares each candidate with the first of its group. A deliberate hash collision can only
+    /// hide a duplicate.
     fn confirm(&self, candidates: &[SizedFile], duplicates: &mut Duplicates) -> Result<()> {
         let mut groups = Vec::new();
         for group in candidates.chunk_by(|a, b| a.key == b.key) {
@@ -270,7 +276,8 @@ impl DuplicateSearch<'_> {
         )
     }
 
-    /// Removes the files from a group that differ from its first. What is a hole in all of them is skipped.
+    /// Removes the files from a group that differ from its first. What is a hole in all of them is
+    /// skipped.
     fn keep_equal(
         &self,
         group: &mut EqualFiles,
@@ -357,7 +364,8 @@ impl ComparedFile<'_> {
         }
     }
 
-    /// Fills `buf` with the content at `at`; returns `false` if that is a hole, and nothing was read.
+    /// Fills `buf` with the content at `at`; returns `false` if that is a hole, and nothing was
+    /// read.
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<bool> {
         if at < self.run.start {
             return Ok(false);

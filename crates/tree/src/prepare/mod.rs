@@ -1,5 +1,6 @@
-//! What every container needs to know about a tree before and while it is written: identical files, extended
-//! attributes and link targets, content, what an older image has of it, and which files are left out.
+//! What every container needs to know about a tree before and while it is written: identical files,
+//! extended attributes and link targets, content, what an older image has of it, and which files
+//! are left out.
 
 mod content;
 mod describe;

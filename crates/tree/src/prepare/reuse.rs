@@ -11,8 +11,8 @@ use crate::{
     Parallel, ordered,
 };
 
-/// How much of the content of files that may have moved is hashed. A wrong pair costs time and nothing else: what is
-/// kept is compared first.
+/// How much of the content of files that may have moved is hashed. A wrong pair costs time and
+/// nothing else: what is kept is compared first.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Number of files that one job hashes.
@@ -31,8 +31,8 @@ const TRUSTED: u8 = 2;
 pub struct OldImage {
     /// Its files.
     pub tree: Arc<dyn FileSystem>,
-    /// Whether a file with the path, size and modification time of an old one counts as unchanged. Otherwise its content
-    /// is compared.
+    /// Whether a file with the path, size and modification time of an old one counts as unchanged.
+    /// Otherwise its content is compared.
     pub trust_mtime: bool,
 }
 
@@ -60,7 +60,8 @@ pub struct Reuse<'a> {
 
 impl<'a> Reuse<'a> {
     /// Pairs the regular files of `inventory` with those of an older image: by their paths, and
-    /// those without one of equal size there by their size and a hash of the beginning of their content.
+    /// those without one of equal size there by their size and a hash of the beginning of their
+    /// content.
     pub fn find(inventory: &'a Inventory<'a>, old: &'a OldImage, parallel: Parallel) -> Reuse<'a> {
         let files = inventory.file_count() as usize;
         let mut reuse = Reuse {
@@ -112,9 +113,9 @@ impl<'a> Reuse<'a> {
         self.inventory.files().filter(is_paired).step_by(step)
     }
 
-    /// Reads the stored bytes of an encoded extent of a file's counterpart into the beginning of `buffer`, whose length
-    /// stays the same. Returns their number and the checksum that they match; `None` if they cannot be read, or are
-    /// more than the buffer holds.
+    /// Reads the stored bytes of an encoded extent of a file's counterpart into the beginning of
+    /// `buffer`, whose length stays the same. Returns their number and the checksum that they
+    /// match; `None` if they cannot be read, or are more than the buffer holds.
     pub fn read_encoded(
         &self,
         file: FileId,
@@ -166,7 +167,8 @@ impl<'a> Reuse<'a> {
         }
     }
 
-    /// Takes an old file with one of the file's names as its counterpart, unless another one fits better.
+    /// Takes an old file with one of the file's names as its counterpart, unless another one fits
+    /// better.
     fn pair(&mut self, file: FileId, ino: Ino, metadata: &Metadata, whole_seconds: bool) {
         let ours = self.inventory.metadata(file);
         let is_same_size = ours.size == metadata.size;
@@ -226,7 +228,8 @@ impl<'a> Reuse<'a> {
         }
     }
 
-    /// The old files of these sizes that are not the counterparts of files of equal size, in the order of their numbers.
+    /// The old files of these sizes that are not the counterparts of files of equal size, in the
+    /// order of their numbers.
     fn unpaired(&self, sizes: &HashSet<u64>) -> Vec<(Ino, u64)> {
         let old = &*self.old.tree;
         let taken: HashSet<Ino> = self
@@ -288,8 +291,8 @@ fn hashed(fs: &dyn FileSystem, files: Vec<(Ino, u64)>, parallel: Parallel) -> Ve
     all
 }
 
-/// A thread's place in the extents of the old files. Files are mostly asked for in order, so one answer of the old
-/// image serves many questions.
+/// A thread's place in the extents of the old files. Files are mostly asked for in order, so one
+/// answer of the old image serves many questions.
 #[derive(Debug, Default)]
 pub struct OldExtents {
     file: Option<FileId>,
@@ -316,7 +319,8 @@ impl OldExtents {
         extent.filter(|extent| extent.offset == offset)
     }
 
-    /// How many bytes the extents take that the old image named together with the last one: a lower bound for the file.
+    /// How many bytes the extents take that the old image named together with the last one: a lower
+    /// bound for the file.
     pub fn stored_bytes(&self) -> u64 {
         let stored = |extent: &Extent| match extent.kind {
             ExtentKind::Encoded(encoding) if encoding.unencoded_len == extent.len => {

@@ -13,12 +13,13 @@ const PAGE_RECORDS: usize = 256;
 /// Pages of a table in memory. A table with no more records has no place in the file.
 const PAGES_MAX: usize = 64;
 
-/// Records of `N` words, by index. With a [`Scratch`] file, a table keeps some pages in memory and the others there, and is
-/// fastest where it is used in order. If the file cannot be written, what is left stays in memory.
+/// Records of `N` words, by index. With a [`Scratch`] file, a table keeps some pages in memory and
+/// the others there, and is fastest where it is used in order. If the file cannot be written, what
+/// is left stays in memory.
 ///
 /// # Panics
-/// All functions panic if an index is out of range. They unwind to [`Scratch::catch`] if what was written to the file cannot be
-/// read.
+/// All functions panic if an index is out of range. They unwind to [`Scratch::catch`] if what was
+/// written to the file cannot be read.
 #[derive(Debug)]
 pub struct RecordTable<const N: usize> {
     /// All records, or none if they are in pages.

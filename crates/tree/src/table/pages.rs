@@ -155,7 +155,8 @@ impl<const N: usize> Pages<N> {
         slot
     }
 
-    /// A slot without a page: one of those that there are if there are enough. What is in it is not of any page.
+    /// A slot without a page: one of those that there are if there are enough. What is in it is not
+    /// of any page.
     fn free_slot(&mut self) -> usize {
         if self.slots.len() >= PAGES_MAX
             && !self.is_full

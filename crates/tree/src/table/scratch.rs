@@ -59,8 +59,8 @@ impl Scratch {
         }
     }
 
-    /// Runs what uses tables: if a table cannot be read back, `run` ends there, and this returns the error. Tables are read in
-    /// too many places for each to return it.
+    /// Runs what uses tables: if a table cannot be read back, `run` ends there, and this returns
+    /// the error. Tables are read in too many places for each to return it.
     ///
     /// # Errors
     /// [`Error::File`] with the directory of the temporary file; that of `run`.
@@ -68,7 +68,8 @@ impl Scratch {
     /// # Panics
     /// If `run` panics.
     pub fn catch<T, E: From<Error>>(run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        // What it leaves half done does not outlive the error, as with any other error that it returns.
+        // What it leaves half done does not outlive the error, as with any other error that it
+        // returns.
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
             match payload.downcast::<Unreadable>() {
                 Ok(unreadable) => Err(unreadable.0.into()),
@@ -97,7 +98,8 @@ impl Scratched {
         self.file.write_all_at(bytes, at)
     }
 
-    /// Reads what was written. If that fails, it unwinds to [`Scratch::catch`], without the message of a panic.
+    /// Reads what was written. If that fails, it unwinds to [`Scratch::catch`], without the message
+    /// of a panic.
     pub(super) fn read(&self, bytes: &mut [u8], at: u64) {
         if let Err(error) = self.file.read_exact_at(bytes, at) {
             let dir = self.dir.as_os_str().as_encoded_bytes();

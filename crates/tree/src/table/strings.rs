@@ -8,11 +8,12 @@ use super::{RecordTable, Scratch};
 const CHUNK_WORDS: usize = 16;
 const CHUNK_BYTES: usize = 4 * CHUNK_WORDS;
 
-/// Byte strings of at most 255 bytes, by the place that each has among all of them. With a [`Scratch`] file, most of them are there:
-/// see [`RecordTable`].
+/// Byte strings of at most 255 bytes, by the place that each has among all of them. With a
+/// [`Scratch`] file, most of them are there: see [`RecordTable`].
 ///
 /// # Panics
-/// All functions panic if there is no string at a place. They unwind as those of [`RecordTable`] do.
+/// All functions panic if there is no string at a place. They unwind as those of [`RecordTable`]
+/// do.
 #[derive(Clone, Debug)]
 pub struct Strings {
     /// For each string, a length byte and the string; nothing if they are in `chunks`.

@@ -1,7 +1,9 @@
-//! The ordered parallel map: many threads work, and the calling thread takes the results in job order.
+//! The ordered parallel map: many threads work, and the calling thread takes the results in job
+//! order.
 //!
-//! Threads are started nowhere else. The outcome does not depend on the number of threads: the sink sees the same
-//! results in the same order, and the error returned is that of the first job in order that failed.
+//! Threads are started nowhere else. The outcome does not depend on the number of threads: the sink
+//! sees the same results in the same order, and the error returned is that of the first job in
+//! order that failed.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -27,7 +29,8 @@ impl Parallel {
         }
     }
 
-    /// Limits the jobs taken from the iterator whose results the sink has not processed yet. 0 means 1.
+    /// Limits the jobs taken from the iterator whose results the sink has not processed yet. 0
+    /// means 1.
     pub fn in_flight(self, in_flight: usize) -> Parallel {
         Parallel {
             in_flight: NonZeroUsize::new(in_flight).unwrap_or(NonZeroUsize::MIN),
@@ -51,16 +54,16 @@ impl Parallel {
     }
 }
 
-/// Runs `work` on every job, on several threads, and passes the results to `sink` on this thread in the order of
-/// `jobs`.
+/// Runs `work` on every job, on several threads, and passes the results to `sink` on this thread in
+/// the order of `jobs`.
 ///
-/// `workspace` creates the state that each thread keeps between jobs, such as a compressor's memory. Jobs are taken
-/// from the iterator on this thread, never more than the in-flight limit ahead of the sink; this bounds memory use.
-/// With one thread, everything runs on this one.
+/// `workspace` creates the state that each thread keeps between jobs, such as a compressor's
+/// memory. Jobs are taken from the iterator on this thread, never more than the in-flight limit
+/// ahead of the sink; this bounds memory use. With one thread, everything runs on this one.
 ///
 /// # Errors
-/// The first error of `work` or `sink`, in job order; no later result reaches the sink. A job source that can fail
-/// yields its error as a job.
+/// The first error of `work` or `sink`, in job order; no later result reaches the sink. A job
+/// source that can fail yields its error as a job.
 ///
 /// # Panics
 /// With the payload of the first job in order whose work panicked. All threads have ended by then.
@@ -80,8 +83,9 @@ where
     ordered_on_demand(parallel, || jobs.next(), workspace, work, sink)
 }
 
-/// Like [`ordered`], for jobs that follow from results: after `next` returned `None`, it is called again when the sink has
-/// taken further results. The work ends when it returns `None` and no job is in flight.
+/// Like [`ordered`], for jobs that follow from results: after `next` returned `None`, it is called
+/// again when the sink has taken further results. The work ends when it returns `None` and no job
+/// is in flight.
 ///
 /// # Errors
 /// As for [`ordered`].
@@ -105,7 +109,8 @@ where
     }
     let room = Room::new(parallel);
     thread::scope(|scope| {
-        // However this closure ends, even by a panic in the sink, the workers stop and the scope can end.
+        // However this closure ends, even by a panic in the sink, the workers stop and the scope
+        // can end.
         let _closing = Closing(&room);
         let mut spawned = 0;
         for _ in 0..parallel.threads.get() {
@@ -166,8 +171,8 @@ enum JobOutcome<D, E> {
 /// The state shared between the calling thread and the workers.
 struct Room<J, D, E> {
     inside: Mutex<Inside<J, D, E>>,
-    /// The calling thread sleeps until no more than this many jobs are waiting. It then takes several results at once,
-    /// and does not displace a worker for each of them.
+    /// The calling thread sleeps until no more than this many jobs are waiting. It then takes
+    /// several results at once, and does not displace a worker for each of them.
     low: usize,
     /// Signalled when there is a job and a worker waits for one, and at the end.
     to_do: Condvar,

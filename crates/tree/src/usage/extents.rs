@@ -39,7 +39,8 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    /// Notes that a file refers to a range of an extent. `is_link` if the file was met under another name.
+    /// Notes that a file refers to a range of an extent. `is_link` if the file was met under
+    /// another name.
     pub(super) fn add(
         &mut self,
         id: ExtentId,

@@ -9,8 +9,8 @@ impl StoredParts for HostDir {
         false
     }
 
-    /// With [`HostDir::with_stored_extents`], every extent item of a file on btrfs, also those past its end; otherwise as
-    /// [`ByExtents`].
+    /// With [`HostDir::with_stored_extents`], every extent item of a file on btrfs, also those past
+    /// its end; otherwise as [`ByExtents`].
     fn stored_parts(
         &self,
         file: Ino,

@@ -1,8 +1,9 @@
 //! Where the stored bytes of a tree are: by algorithm, by directory and by type of file.
 //!
-//! The accounting is that of compsize. A stored extent counts once, with all its bytes, wherever it is first met in the order of the walk,
-//! and each name of a file counts what the file refers to. Inline content has no extent and counts with each name.
-//! Symbolic links and devices take no data. A fragment block, which holds the ends of many files, is divided among them.
+//! The accounting is that of compsize. A stored extent counts once, with all its bytes, wherever it
+//! is first met in the order of the walk, and each name of a file counts what the file refers to.
+//! Inline content has no extent and counts with each name. Symbolic links and devices take no data.
+//! A fragment block, which holds the ends of many files, is divided among them.
 
 mod extents;
 mod host;
@@ -28,8 +29,8 @@ pub struct Amount {
     pub stored: u64,
     /// Bytes that they decode to ("uncompressed").
     pub decoded: u64,
-    /// Bytes of files that refer to them ("referenced"): more than `decoded` if they are shared, fewer if not all of an
-    /// extent is used.
+    /// Bytes of files that refer to them ("referenced"): more than `decoded` if they are shared,
+    /// fewer if not all of an extent is used.
     pub referenced: u64,
 }
 
@@ -54,7 +55,8 @@ impl Amount {
 /// What a tree takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// For each way of storing that occurs, its amount, in the order of [`StorageForm::name`]'s documentation.
+    /// For each way of storing that occurs, its amount, in the order of [`StorageForm::name`]'s
+    /// documentation.
     pub forms: Vec<(StorageForm, Amount)>,
     /// Names of regular files.
     pub files: u64,
@@ -70,9 +72,11 @@ pub struct Totals {
     pub fragments: Amount,
     /// Bytes of files where nothing is stored.
     pub hole_bytes: u64,
-    /// Stored bytes, other than those of fragment blocks, that several files, or several parts of a file, refer to.
+    /// Stored bytes, other than those of fragment blocks, that several files, or several parts of a
+    /// file, refer to.
     pub shared_bytes: u64,
-    /// Decoded bytes of extents that nothing in the tree refers to, such as those that were overwritten.
+    /// Decoded bytes of extents that nothing in the tree refers to, such as those that were
+    /// overwritten.
     pub unreferenced_bytes: u64,
 }
 

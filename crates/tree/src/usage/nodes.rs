@@ -36,7 +36,8 @@ pub struct UsageNode {
 
 /// Collects the use by directory.
 ///
-/// Nodes are in the order in which directories were entered: a directory comes before what it holds.
+/// Nodes are in the order in which directories were entered: a directory comes before what it
+/// holds.
 #[derive(Debug)]
 pub struct UsageTree {
     nodes: Vec<UsageNode>,
@@ -54,8 +55,8 @@ struct UnclosedDirectory {
 }
 
 impl UsageTree {
-    /// A collector that keeps the largest files of each directory, up to `files_max`, and directories down to `depth_max` below the
-    /// first one. What is not kept is part of the sums.
+    /// A collector that keeps the largest files of each directory, up to `files_max`, and
+    /// directories down to `depth_max` below the first one. What is not kept is part of the sums.
     pub fn new(files_max: usize, depth_max: u32) -> UsageTree {
         UsageTree {
             nodes: Vec::new(),
@@ -82,8 +83,8 @@ impl UsageTree {
         names.join(&b'/')
     }
 
-    /// The directories down to a depth below the first one, those with the most stored bytes first, and which does not list
-    /// the first one itself.
+    /// The directories down to a depth below the first one, those with the most stored bytes first,
+    /// and which does not list the first one itself.
     pub fn directories(&self, depth_max: u32) -> Vec<usize> {
         let is_listed = |node: &UsageNode| {
             node.kind == NodeKind::Directory && (1..=depth_max).contains(&node.depth)

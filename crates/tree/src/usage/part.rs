@@ -22,8 +22,8 @@ pub enum StorageForm {
 const NAMES: [&str; 7] = ["zlib", "gzip", "lzo", "zstd", "lz4", "xz", "lzma"];
 
 impl StorageForm {
-    /// The name, as in compsize: `none`, that of the algorithm, or `prealloc`; forms are ordered so, and algorithms as zlib,
-    /// gzip, lzo, zstd, lz4, xz, lzma.
+    /// The name, as in compsize: `none`, that of the algorithm, or `prealloc`; forms are ordered
+    /// so, and algorithms as zlib, gzip, lzo, zstd, lz4, xz, lzma.
     pub const fn name(self) -> &'static str {
         match self {
             StorageForm::Plain => "none",
@@ -74,9 +74,11 @@ pub enum StoredPart {
     Extent {
         /// How it is stored.
         form: StorageForm,
-        /// The identity of the extent: the same one is counted once. `None`: the extent is not shared.
+        /// The identity of the extent: the same one is counted once. `None`: the extent is not
+        /// shared.
         id: Option<ExtentId>,
-        /// Stored bytes of the whole extent. `None` if the container does not say: then what files refer to.
+        /// Stored bytes of the whole extent. `None` if the container does not say: then what files
+        /// refer to.
         stored: Option<u64>,
         /// Decoded bytes of the whole extent; `None` as for `stored`.
         decoded: Option<u64>,
@@ -84,16 +86,16 @@ pub enum StoredPart {
         begin: u64,
         /// The length of the part.
         len: u64,
-        /// Whether the extent is a fragment block, which holds the ends of several files. `stored` is known then, and
-        /// `decoded` is not.
+        /// Whether the extent is a fragment block, which holds the ends of several files. `stored`
+        /// is known then, and `decoded` is not.
         is_fragment: bool,
     },
 }
 
 /// A tree whose files can be measured.
 pub trait StoredParts {
-    /// Whether there are fragment blocks. Their use is divided among the files in proportion, which takes a walk of its own to
-    /// find how much content they have.
+    /// Whether there are fragment blocks. Their use is divided among the files in proportion, which
+    /// takes a walk of its own to find how much content they have.
     fn has_fragments(&self) -> bool;
 
     /// Calls `each` with the parts of a regular file.
@@ -104,7 +106,8 @@ pub trait StoredParts {
     -> Result<()>;
 }
 
-/// The parts that [`FileSystem::extents`] shows: of an uncompressed extent, only the bytes that files refer to are known.
+/// The parts that [`FileSystem::extents`] shows: of an uncompressed extent, only the bytes that
+/// files refer to are known.
 #[derive(Clone, Copy)]
 pub struct ByExtents<'a>(pub &'a dyn FileSystem);
 

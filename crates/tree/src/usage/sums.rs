@@ -24,7 +24,8 @@ struct Fragment {
 }
 
 impl Fragment {
-    /// The part of the stored bytes for content that was not met before. The parts of all content add up to all stored bytes.
+    /// The part of the stored bytes for content that was not met before. The parts of all content
+    /// add up to all stored bytes.
     fn part(&mut self, stored: u64, fresh: u64) -> u64 {
         let before = self.share(stored);
         self.covered = self.covered.saturating_add(fresh);

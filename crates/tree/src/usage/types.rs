@@ -9,8 +9,8 @@ use crate::{DirEntry, FileKind, Metadata};
 /// The longest ending that is a type, in bytes: longer ones are names.
 const TYPE_BYTES_MAX: usize = 12;
 
-/// The type of a file with this name: what follows the last dot, in lower case, if it has only letters and digits; empty
-/// otherwise. Numbers of versions behind `.so` are ignored.
+/// The type of a file with this name: what follows the last dot, in lower case, if it has only
+/// letters and digits; empty otherwise. Numbers of versions behind `.so` are ignored.
 pub fn type_of(name: &[u8]) -> Vec<u8> {
     let mut rest = name;
     while let Some(at) = rest.iter().rposition(|&byte| byte == b'.') {

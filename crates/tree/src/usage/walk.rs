@@ -15,8 +15,8 @@ pub trait Visitor {
     /// An error ends the walk.
     fn enter(&mut self, entry: &DirEntry, metadata: &Metadata) -> Result<()>;
 
-    /// Another file, with what its name adds to the totals: stored and decoded bytes that were not met before, and the bytes
-    /// that it refers to.
+    /// Another file, with what its name adds to the totals: stored and decoded bytes that were not
+    /// met before, and the bytes that it refers to.
     ///
     /// # Errors
     /// An error ends the walk.
@@ -52,8 +52,8 @@ impl Visitor for All<'_> {
 
 /// Measures a file, or a directory and everything below it; `path` is that of `start`, for errors.
 ///
-/// Memory grows with the number of extents, by about 60 bytes each, with the number of directories and of files with several
-/// names, and with the largest directory.
+/// Memory grows with the number of extents, by about 60 bytes each, with the number of directories
+/// and of files with several names, and with the largest directory.
 ///
 /// # Errors
 /// [`Error::File`] with the path of what cannot be read; what the visitor returns.
@@ -95,7 +95,8 @@ fn walk(
     let metadata = fs.metadata(start.ino);
     let metadata = metadata.map_err(|error| error.in_file("read", &path))?;
     let mut entered: HashSet<Ino> = HashSet::new();
-    // The entries still to visit of each open directory, and the length of its path; the innermost last.
+    // The entries still to visit of each open directory, and the length of its path; the innermost
+    // last.
     let mut open: Vec<(usize, IntoIter<(DirEntry, Metadata)>)> = Vec::new();
     let mut next = Some((start.clone(), metadata));
     loop {

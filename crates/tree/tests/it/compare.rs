@@ -1,5 +1,5 @@
-//! `diff` and `manifest`: every change of a tree is detected and classified, and equal trees compare equal in any
-//! container.
+//! `diff` and `manifest`: every change of a tree is detected and classified, and equal trees
+//! compare equal in any container.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -68,7 +68,8 @@ fn manifest(fs: &MemoryFs, holes: bool) -> Manifest {
     Manifest::of(fs, &options).unwrap()
 }
 
-/// Changes a sample and checks that the change is reported, and that the manifests differ in one line each.
+/// Changes a sample and checks that the change is reported, and that the manifests differ in one
+/// line each.
 fn seen(path: &str, expected: Change, change: impl FnOnce(&mut MemoryFs, Ino)) {
     let (before, mut after) = (sample(), sample());
     let at = ino(&after, path);
@@ -236,7 +237,8 @@ fn a_file_that_changes_before_it_is_compared_is_compared_as_it_is_then() {
     assert_eq!(compare(1).unwrap(), [Change::Size(9, 4)]);
 }
 
-/// The text for other programs: file types, escapes, a hard link, holes, and hashes from coreutils' sha256sum.
+/// The text for other programs: file types, escapes, a hard link, holes, and hashes from coreutils'
+/// sha256sum.
 #[test]
 fn a_manifest_is_this_text() {
     let mut fs = MemoryFs::new();

@@ -11,8 +11,9 @@ use tree::diff::{Change, Difference, diff};
 use tree::tar::{self, Summary, Tar};
 use tree::{FileKind, FileSystem, HostDir, Inventory, Limits, NoProgress, Parallel};
 
-/// The nasty tree without the path that is longer than `PATH_MAX`, which other programs cannot reach, in a directory of
-/// its own. In its place is one that is longer than 255 bytes, and an empty directory of 100 bytes.
+/// The nasty tree without the path that is longer than `PATH_MAX`, which other programs cannot
+/// reach, in a directory of its own. In its place is one that is longer than 255 bytes, and an
+/// empty directory of 100 bytes.
 fn source(dir: &TempDir) -> PathBuf {
     let at = dir.join("source");
     fs::create_dir(&at).unwrap();
@@ -153,8 +154,9 @@ fn libarchive_reads_ours() {
     let to = dir.join("extracted");
     let words = extract(&bsdtar, &archive, &to, &["--xattrs", "--numeric-owner"]);
     assert_eq!(words, "");
-    // What libarchive 3.6 does not read or restore: access control lists that are attributes, the escape of `=` in an
-    // attribute's name, fractions of seconds before 1970 (it adds them), and the time of the directory it is put into.
+    // What libarchive 3.6 does not read or restore: access control lists that are attributes, the
+    // escape of `=` in an attribute's name, fractions of seconds before 1970 (it adds them), and
+    // the time of the directory it is put into.
     let mut found = differences(&host, &HostDir::open(&to).unwrap(), &Aspects::ALL);
     found.retain(|difference| match &difference.change {
         Change::OnlyInFirst(FileKind::Socket) => false,
@@ -167,7 +169,8 @@ fn libarchive_reads_ours() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// What GNU tar does not store: hard links of what is not a regular file, and a hole that is a small file.
+/// What GNU tar does not store: hard links of what is not a regular file, and a hole that is a
+/// small file.
 fn is_gnu_tars_own(path: &[u8], change: &Change) -> bool {
     match change {
         Change::HardLink(..) => matches!(path, b"disk too" | b"fifo too"),
@@ -241,7 +244,8 @@ fn we_read_gnu_tars_own_archives() {
         .args(["--format=gnu", "--sparse"])
         .args(place)
         .arg("."));
-    // This format has no extended attributes; it has no nanoseconds either, and is compared to the second.
+    // This format has no extended attributes; it has no nanoseconds either, and is compared to the
+    // second.
     let mut found = differences(
         &host,
         &open_tar(&archive),
@@ -275,8 +279,8 @@ fn we_read_libarchives_archives() {
         .args(["--format=pax", "--xattrs", "--no-acls"])
         .args(place)
         .arg("."));
-    // What libarchive 3.6 does not store: access control lists as attributes, fractions of seconds before 1970, and hard
-    // links of devices.
+    // What libarchive 3.6 does not store: access control lists as attributes, fractions of seconds
+    // before 1970, and hard links of devices.
     let mut found = differences(&host, &open_tar(&archive), &Aspects::ALL);
     found.retain(|difference| match &difference.change {
         Change::OnlyInFirst(FileKind::Socket) => false,

@@ -26,8 +26,8 @@ fn write(fs: &dyn FileSystem, to: &Path, options: &ExtractOptions) -> Result<Unr
     Ok(extract(&inventory, to, options, &NoProgress)?.unrestored)
 }
 
-/// Everything that `find` reports, except what a copy cannot preserve (inode, birth and change time), and the
-/// attributes that `getfattr` dumps; sorted.
+/// Everything that `find` reports, except what a copy cannot preserve (inode, birth and change
+/// time), and the attributes that `getfattr` dumps; sorted.
 fn description(at: &Path) -> Option<(Vec<u8>, Vec<u8>)> {
     let (find, getfattr) = (tool("find")?, tool("getfattr")?);
     let mut command = find.command();

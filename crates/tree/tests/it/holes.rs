@@ -19,7 +19,8 @@ const LARGEST: u64 = i64::MAX as u64;
 /// Reads that a tree with a few such files may cost.
 const READS_MAX: u64 = 1000;
 
-/// Two sparse files of the largest size with some data, another equal one, one without data, and an ordinary one.
+/// Two sparse files of the largest size with some data, another equal one, one without data, and an
+/// ordinary one.
 fn huge() -> MemoryFs {
     let mut fs = MemoryFs::new();
     let root = fs.root();

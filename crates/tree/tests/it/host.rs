@@ -38,8 +38,8 @@ fn kind_letter(kind: FileKind) -> char {
     }
 }
 
-/// Compares with the output of `find` for each file, by path. Sizes and link counts of directories depend on the
-/// container.
+/// Compares with the output of `find` for each file, by path. Sizes and link counts of directories
+/// depend on the container.
 #[test]
 fn names_and_metadata_are_those_that_find_prints() {
     let Some(find) = tool("find") else { return };
@@ -298,7 +298,8 @@ fn steps_are_sorted_and_balanced_and_paths_lead_back() {
     }
     assert_eq!(inventory.find(b"links/no such name"), None);
     assert_eq!(inventory.find(b"empty/below a file"), None);
-    // The first in the order of the tree, though the directory above lists `second` before it reads `b/c`.
+    // The first in the order of the tree, though the directory above lists `second` before it reads
+    // `b/c`.
     let first = inventory.find(b"links/b/c/third").unwrap();
     assert!(inventory.is_first_name(first));
     let all = ["links/second", "links/z/first"].map(|path| inventory.find(path.as_bytes()));

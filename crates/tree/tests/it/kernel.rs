@@ -61,7 +61,8 @@ fn a_block_device_is_written_in_place() {
     assert_eq!(content.len(), 1 << 20);
 }
 
-/// ext4 keeps in a file's attributes how it stores the file, and does not convert what has more than a few blocks.
+/// ext4 keeps in a file's attributes how it stores the file, and does not convert what has more
+/// than a few blocks.
 #[test]
 #[ignore = "needs root"]
 fn attributes_of_the_file_system_stay_when_others_are_restored() {
@@ -145,7 +146,8 @@ fn a_mount_point_is_filled_and_stays_the_same_directory() {
         .unwrap();
     assert!(difference.status.success(), "{difference:?}");
 
-    // A tree that holds a mount is walked across it, and two devices' inode numbers are not mixed up.
+    // A tree that holds a mount is walked across it, and two devices' inode numbers are not mixed
+    // up.
     let above = TempDir::new();
     fs::write(above.join("file"), "x").unwrap();
     fs::create_dir(above.join("mount")).unwrap();
@@ -163,7 +165,8 @@ fn a_mount_point_is_filled_and_stays_the_same_directory() {
     assert!(inventory.find(b"mount/links/second").is_some());
 }
 
-/// A file that changes after it was listed is not cloned as it is then: it is refused, or has the listed size if changes are accepted.
+/// A file that changes after it was listed is not cloned as it is then: it is refused, or has the
+/// listed size if changes are accepted.
 #[test]
 #[ignore = "needs root"]
 fn a_file_that_changed_since_it_was_listed_is_no_clone() {

@@ -1,4 +1,5 @@
-//! A tree on top of another one: each operation of a replayed stream, compared with a tree created directly.
+//! A tree on top of another one: each operation of a replayed stream, compared with a tree created
+//! directly.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -231,7 +232,8 @@ fn a_replayed_stream_is_the_tree_that_was_sent() {
     fs.rename("o259-1", "new/null");
     fs.rename("o260-1", "new/link");
     fs.write("new/file", b"written by the stream");
-    // A directory with contents moves into a new one, and gets a name of its own in addition to those of the base.
+    // A directory with contents moves into a new one, and gets a name of its own in addition to
+    // those of the base.
     assert_eq!(fs.rename("dir", "new/moved"), None);
     fs.make("new/moved/inner/beside", FileKind::Fifo, 0o600);
     // A file is renamed, loses its first name, and its third comes back.

@@ -31,7 +31,8 @@ fn broken() -> Error {
     .into()
 }
 
-/// A tree with bad content: a small file, a file of several parts, one with two names, and a link to a good one.
+/// A tree with bad content: a small file, a file of several parts, one with two names, and a link
+/// to a good one.
 fn damaged() -> (HookedFs<MemoryFs>, Vec<&'static str>) {
     let mut fs = MemoryFs::new();
     let root = fs.root();
@@ -185,8 +186,8 @@ fn what_fails_later_is_zeros_in_a_tar_archive() {
     assert!(buf[5 << 18..].iter().all(|&byte| byte == 7));
 }
 
-/// Whether a read that starts at `at` touches a bad sector cannot be known from its start alone, so this tree fails
-/// by range.
+/// Whether a read that starts at `at` touches a bad sector cannot be known from its start alone, so
+/// this tree fails by range.
 struct BadSectors {
     fs: MemoryFs,
     file: Ino,

@@ -11,13 +11,15 @@ use super::{Aspects, Device, DirEntry, FileKind, FileSystem, Ino, Metadata, Time
 use crate::{Error, Parallel, Progress, Result, ordered};
 use pair::{Buffers, Pair};
 
-/// How many bytes of each file are read and compared at once. The buffers of a thread should fit the processor's cache.
+/// How many bytes of each file are read and compared at once. The buffers of a thread should fit
+/// the processor's cache.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Like [`CHUNK_BYTES`], if a tree has encoded extents: each is decoded by few reads then.
 const ENCODED_CHUNK_BYTES: usize = 256 << 10;
 
-/// Files are compared together, up to this many or this many bytes: handing a file over can cost as much as comparing it.
+/// Files are compared together, up to this many or this many bytes: handing a file over can cost as
+/// much as comparing it.
 const BATCH_FILES_MAX: usize = 64;
 const BATCH_BYTES_MIN: u64 = 256 << 10;
 
@@ -87,13 +89,14 @@ pub const READ_SECOND: &str = "read in the second tree";
 
 /// Compares two trees and reports the differences in path order, directory by directory.
 ///
-/// Content is read only where it can differ: not in files of different sizes, not where both have holes or show the
-/// same stored data, and only once for all names of a file. Memory use is bounded by the directories on the current
-/// path and the files with several names. If one tree has only whole seconds, times are compared to the second.
+/// Content is read only where it can differ: not in files of different sizes, not where both have
+/// holes or show the same stored data, and only once for all names of a file. Memory use is bounded
+/// by the directories on the current path and the files with several names. If one tree has only
+/// whole seconds, times are compared to the second.
 ///
 /// # Errors
-/// A tree cannot be read, or `report` fails. The error names the file, and its verb is [`READ_FIRST`] or
-/// [`READ_SECOND`].
+/// A tree cannot be read, or `report` fails. The error names the file, and its verb is
+/// [`READ_FIRST`] or [`READ_SECOND`].
 pub fn diff(
     first: &dyn FileSystem,
     second: &dyn FileSystem,
@@ -268,7 +271,8 @@ impl Lockstep<'_> {
         }
     }
 
-    /// Describes the files of a path in both trees, whose metadata may be known, and goes into directories.
+    /// Describes the files of a path in both trees, whose metadata may be known, and goes into
+    /// directories.
     fn pair(
         &mut self,
         (first, a): (Ino, Option<Metadata>),
@@ -320,7 +324,8 @@ impl Lockstep<'_> {
     }
 }
 
-/// The entries of a directory, with their metadata if all of it can be read: otherwise the error shall name the file.
+/// The entries of a directory, with their metadata if all of it can be read: otherwise the error
+/// shall name the file.
 fn list(tree: &dyn FileSystem, dir: Ino) -> Result<vec::IntoIter<Listed>> {
     let listed: Vec<Listed> = match tree.read_dir_with_metadata(dir) {
         Ok(entries) => (entries.into_iter())

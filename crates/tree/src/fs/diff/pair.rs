@@ -46,8 +46,8 @@ impl Pair<'_> {
         if is_compared { self.a.size } else { 0 }
     }
 
-    /// All differences but those in names. If a file of a live tree changed since its directory was listed, they are
-    /// compared as they are now.
+    /// All differences but those in names. If a file of a live tree changed since its directory was
+    /// listed, they are compared as they are now.
     pub(super) fn changes(&mut self, buffers: &mut Buffers) -> Result<Vec<Change>> {
         match self.compare(buffers) {
             Err(error) if is_change(&error) && self.describe_again()? => self.compare(buffers),

@@ -46,7 +46,8 @@ impl Filtered {
         Ok(path)
     }
 
-    /// Whether a file of the source is in the tree. `path` is that of its directory; the name is appended to it.
+    /// Whether a file of the source is in the tree. `path` is that of its directory; the name is
+    /// appended to it.
     fn keeps(&self, path: &mut Vec<u8>, entry: &DirEntry) -> bool {
         let len = path.len();
         path.extend_from_slice(&entry.name);

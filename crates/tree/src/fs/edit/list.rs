@@ -82,9 +82,9 @@ impl Addition {
     /// PATH x NAME=VALUE                 an extended attribute; 0x begins hexadecimal, 0s base64, 0t text
     /// ```
     ///
-    /// The capitals `D M S B C I` take a time, in seconds since 1970, before the mode. Modes are octal, owners are
-    /// numbers. A path can be quoted, and a backslash escapes the next character. Lines that begin with `#` are
-    /// comments.
+    /// The capitals `D M S B C I` take a time, in seconds since 1970, before the mode. Modes are
+    /// octal, owners are numbers. A path can be quoted, and a backslash escapes the next character.
+    /// Lines that begin with `#` are comments.
     ///
     /// # Errors
     /// A line does not have this format.
@@ -306,8 +306,9 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// Parses a list in the format of mksquashfs sort files: each line is a path, which can be a [pattern](Patterns),
-    /// and a number from -32,768 to 32,767. Files that are not listed have priority 0.
+    /// Parses a list in the format of mksquashfs sort files: each line is a path, which can be a
+    /// [pattern](Patterns), and a number from -32,768 to 32,767. Files that are not listed have
+    /// priority 0.
     ///
     /// # Errors
     /// A line does not have this format.
@@ -335,8 +336,9 @@ impl Priorities {
         })
     }
 
-    /// The priority of each file of an inventory. Files below a directory inherit its priority unless they have their
-    /// own. If several patterns match, the last one counts; if a file has several names, the highest priority counts.
+    /// The priority of each file of an inventory. Files below a directory inherit its priority
+    /// unless they have their own. If several patterns match, the last one counts; if a file has
+    /// several names, the highest priority counts.
     pub fn of(&self, inventory: &Inventory) -> Vec<i16> {
         let mut priorities = vec![None; inventory.file_count() as usize];
         let mut above = vec![0];

@@ -1,6 +1,8 @@
-//! Edits a tree while it is copied: leaves files out, adds files, and changes owners, permissions and times.
+//! Edits a tree while it is copied: leaves files out, adds files, and changes owners, permissions
+//! and times.
 //!
-//! Edits work for every source and every destination, because [`Edited`] is a [`FileSystem`] on top of another one.
+//! Edits work for every source and every destination, because [`Edited`] is a [`FileSystem`] on top
+//! of another one.
 
 mod filter;
 mod list;
@@ -35,12 +37,13 @@ pub struct IdMap {
 /// The edits to make.
 #[derive(Debug, Default)]
 pub struct Edits {
-    /// Include only matching files, with everything below them and the directories above them; empty includes
-    /// everything.
+    /// Include only matching files, with everything below them and the directories above them;
+    /// empty includes everything.
     pub only: Patterns,
     /// Leave out matching files, with everything below them.
     pub exclude: Patterns,
-    /// Ranges of user IDs to map. The first range that contains an ID applies; an ID outside all ranges stays.
+    /// Ranges of user IDs to map. The first range that contains an ID applies; an ID outside all
+    /// ranges stays.
     pub uid_maps: Vec<IdMap>,
     /// Ranges of group IDs to map, likewise.
     pub gid_maps: Vec<IdMap>,
@@ -66,8 +69,8 @@ pub struct Edits {
 
 /// A tree with edits.
 ///
-/// An added file replaces an existing one, unless either is a directory. If its line has no time, it gets that of the
-/// source's root. A directory must be listed or looked up before its contents.
+/// An added file replaces an existing one, unless either is a directory. If its line has no time,
+/// it gets that of the source's root. A directory must be listed or looked up before its contents.
 pub struct Edited {
     /// The source, without excluded files and with the edits that apply to all files.
     filtered: Arc<Filtered>,
@@ -88,9 +91,9 @@ impl Edited {
     /// The tree `source` with these edits.
     ///
     /// # Errors
-    /// [`Error::File`] for an addition whose directory does not exist, that replaces a directory or would replace a
-    /// file by one, or that changes a file that does not exist; or for a host file that is not a regular file or
-    /// cannot be read.
+    /// [`Error::File`] for an addition whose directory does not exist, that replaces a directory or
+    /// would replace a file by one, or that changes a file that does not exist; or for a host file
+    /// that is not a regular file or cannot be read.
     pub fn new(source: Arc<dyn FileSystem>, mut edits: Edits) -> Result<Edited> {
         let additions = std::mem::take(&mut edits.additions);
         let filtered = Arc::new(Filtered::new(source, edits));

@@ -6,9 +6,10 @@ use fast_glob::glob_match;
 
 /// Patterns for paths in a tree.
 ///
-/// A pattern is anchored at the tree's root and must match the whole path: `*.o` matches files in the root, `**/*.o`
-/// and `... *.o` those in any directory. `*` and `?` do not match `/`. `[a-z]`, `[!a-z]` and `{a,b}` are supported,
-/// and `\` escapes a character. A leading `/` or `./` and a trailing `/` are ignored.
+/// A pattern is anchored at the tree's root and must match the whole path: `*.o` matches files in
+/// the root, `**/*.o` and `... *.o` those in any directory. `*` and `?` do not match `/`. `[a-z]`,
+/// `[!a-z]` and `{a,b}` are supported, and `\` escapes a character. A leading `/` or `./` and a
+/// trailing `/` are ignored.
 #[derive(Debug, Default)]
 pub struct Patterns(Vec<Pattern>);
 
@@ -44,7 +45,8 @@ impl Patterns {
         self.last_match(path).is_some()
     }
 
-    /// The index of the last pattern that matches the whole path. All matching patterns are marked as used.
+    /// The index of the last pattern that matches the whole path. All matching patterns are marked
+    /// as used.
     pub(super) fn last_match(&self, path: &[u8]) -> Option<usize> {
         let mut last = None;
         for (index, pattern) in self.0.iter().enumerate() {

@@ -23,7 +23,8 @@ impl Clones {
         }
     }
 
-    /// The content of a file, open, if the file may be cloned. What asks for the attributes of the file next finds it open.
+    /// The content of a file, open, if the file may be cloned. What asks for the attributes of the
+    /// file next finds it open.
     pub(super) fn content<'s>(
         &self,
         source: &'s dyn FileSystem,
@@ -33,10 +34,12 @@ impl Clones {
         (size > 0).then(|| source.host_content(file)).flatten()
     }
 
-    /// Clones a file of `size` bytes into an empty one. Returns whether it did; otherwise `out` is empty.
+    /// Clones a file of `size` bytes into an empty one. Returns whether it did; otherwise `out` is
+    /// empty.
     ///
-    /// Whatever the reason is why it did not, the caller copies the file, and names what is wrong if that fails, too. What is
-    /// cloned is not read back: it is the data of the source itself, and no byte is written that could differ from it.
+    /// Whatever the reason is why it did not, the caller copies the file, and names what is wrong
+    /// if that fails, too. What is cloned is not read back: it is the data of the source itself,
+    /// and no byte is written that could differ from it.
     ///
     /// # Errors
     /// `out` cannot be emptied.
@@ -66,8 +69,9 @@ impl Clones {
         Ok(false)
     }
 
-    /// Whether no file of this device can be cloned into the target. Other errors concern one file: `EINVAL` where one of the two
-    /// files has checksums and the other has none (`chattr +C`), `ETXTBSY` for a swap file.
+    /// Whether no file of this device can be cloned into the target. Other errors concern one file:
+    /// `EINVAL` where one of the two files has checksums and the other has none (`chattr +C`),
+    /// `ETXTBSY` for a swap file.
     fn is_for_all(&self, error: &io::Error) -> bool {
         use linux::errno::{ENOTTY, EOPNOTSUPP, EXDEV};
         match error.raw_os_error() {

@@ -23,11 +23,12 @@ use crate::{Error, Result};
 /// What was being done to the source when it failed. No failure to write has this verb.
 const READ: &str = "read";
 
-/// How much content a thread holds at once if blocks are read of which the size is not known. Reads end at multiples of
-/// this, so blocks of any size are read whole.
+/// How much content a thread holds at once if blocks are read of which the size is not known. Reads
+/// end at multiples of this, so blocks of any size are read whole.
 const BUFFER_BYTES: u64 = 1 << 20;
 
-/// Like [`BUFFER_BYTES`], for sources without larger blocks: data is written while it is still in the processor's cache.
+/// Like [`BUFFER_BYTES`], for sources without larger blocks: data is written while it is still in
+/// the processor's cache.
 const BUFFER_BYTES_MIN: u64 = 128 << 10;
 
 /// Smaller files are written without looking for holes, which would save nothing.
@@ -115,8 +116,8 @@ impl Big {
 }
 
 impl<'a> Maker<'a> {
-    /// For files below the open directory `target`. `umask` is the umask of this process, if it alone is known to determine the
-    /// modes of new files.
+    /// For files below the open directory `target`. `umask` is the umask of this process, if it
+    /// alone is known to determine the modes of new files.
     pub(super) fn new(
         inventory: &'a Inventory<'a>,
         options: &ExtractOptions,
@@ -177,7 +178,8 @@ impl<'a> Maker<'a> {
             && place(one).is_some_and(|shared| place(other) == Some(shared))
     }
 
-    /// Creates a file other than a directory, or leaves it out if it cannot be read and such files are left out.
+    /// Creates a file other than a directory, or leaves it out if it cannot be read and such files
+    /// are left out.
     pub(super) fn make(&self, dir: &OwnedFd, entry: EntryId, ws: &mut Workspace) -> Result<()> {
         let file = self.inventory.file(entry);
         let metadata = self.inventory.metadata(file);
@@ -275,7 +277,8 @@ impl<'a> Maker<'a> {
         self.finish(&OwnedFd::from(out), entry, metadata, &xattrs, made, ws)
     }
 
-    /// Lets an empty file share the content of a file of the host. Returns whether it does; otherwise it is still empty.
+    /// Lets an empty file share the content of a file of the host. Returns whether it does;
+    /// otherwise it is still empty.
     fn clone(
         &self,
         content: Option<HostContent<'_>>,
@@ -319,7 +322,8 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// The position of the first data at or after `at` that has to be written; the file's size if there is none.
+    /// The position of the first data at or after `at` that has to be written; the file's size if
+    /// there is none.
     pub(super) fn next_data(&self, big: &Big, mut at: u64) -> Result<u64> {
         if big.is_cloned {
             return Ok(big.size);
@@ -494,9 +498,9 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Sets owner, attributes, mode and times of an open file or directory, in an order in which none undoes another:
-    /// changing the owner clears capabilities and set-ID bits, and an access control list changes the mode. `made` is
-    /// its current mode, if known.
+    /// Sets owner, attributes, mode and times of an open file or directory, in an order in which
+    /// none undoes another: changing the owner clears capabilities and set-ID bits, and an access
+    /// control list changes the mode. `made` is its current mode, if known.
     fn finish(
         &self,
         file: &impl std::os::fd::AsFd,
@@ -614,8 +618,8 @@ impl<'a> Maker<'a> {
         self.check_time(entry, mtime, ws, || linux::stat_at(dir, name))
     }
 
-    /// Sets a file's owner, and returns the permissions that it may have then: set-ID bits only if the owner could be
-    /// set.
+    /// Sets a file's owner, and returns the permissions that it may have then: set-ID bits only if
+    /// the owner could be set.
     fn restore_owner(
         &self,
         entry: EntryId,
@@ -666,7 +670,8 @@ impl<'a> Maker<'a> {
         Ok(permissions)
     }
 
-    /// File systems silently truncate times that they cannot hold; no common one truncates those of 1970 to 2038.
+    /// File systems silently truncate times that they cannot hold; no common one truncates those of
+    /// 1970 to 2038.
     fn check_time(
         &self,
         entry: EntryId,

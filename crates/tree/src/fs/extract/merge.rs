@@ -1,10 +1,11 @@
 //! Puts a tree into a directory that already holds files.
 //!
-//! First [`Selection::of`] compares the tree with the directory and selects what is to be written. The rest of the
-//! extraction writes that into a temporary directory inside the target. Then [`move_up`] renames each file to its
-//! final name, so that a name shows the whole old file or the whole new one, and each missing directory with all that
-//! is in it. Both open the target's directories one by one from the top and follow no symbolic link, so nothing is
-//! written outside the target even if others change it meanwhile.
+//! First [`Selection::of`] compares the tree with the directory and selects what is to be written.
+//! The rest of the extraction writes that into a temporary directory inside the target. Then
+//! [`move_up`] renames each file to its final name, so that a name shows the whole old file or the
+//! whole new one, and each missing directory with all that is in it. Both open the target's
+//! directories one by one from the top and follow no symbolic link, so nothing is written outside
+//! the target even if others change it meanwhile.
 
 use std::collections::HashSet;
 use std::io;
@@ -125,8 +126,9 @@ pub(super) struct Moved {
     pub(super) refused: Vec<Refused>,
 }
 
-/// Moves what was written below `staged` into the directory `into`, and calls `finish` for each new directory below
-/// that. Without `conflict`, nothing may be there. Files in `missing` have not been written.
+/// Moves what was written below `staged` into the directory `into`, and calls `finish` for each new
+/// directory below that. Without `conflict`, nothing may be there. Files in `missing` have not been
+/// written.
 pub(super) fn move_up(
     maker: &Maker<'_>,
     staged: &OwnedFd,
@@ -251,7 +253,8 @@ fn is_taken(error: &io::Error) -> bool {
     )
 }
 
-/// Whether others may succeed where this file could not be moved: it is in use, immutable, or of another type by now.
+/// Whether others may succeed where this file could not be moved: it is in use, immutable, or of
+/// another type by now.
 fn concerns_one_file(error: &io::Error) -> bool {
     use io::ErrorKind::{
         AlreadyExists, CrossesDevices, DirectoryNotEmpty, ExecutableFileBusy, IsADirectory,
@@ -345,8 +348,8 @@ impl<'a> OpenPath<'a> {
         Ok(dir.as_ref())
     }
 
-    /// Opens a directory in the current one; otherwise says in words why not. Files cannot be renamed into another
-    /// file system.
+    /// Opens a directory in the current one; otherwise says in words why not. Files cannot be
+    /// renamed into another file system.
     fn open(&mut self, entry: EntryId, there: &Stat) -> std::result::Result<OwnedFd, String> {
         let name = &*self.inventory.name(entry);
         let current = self.current().map_err(|error| error.to_string())?;

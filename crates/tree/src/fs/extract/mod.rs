@@ -1,12 +1,12 @@
 //! Writes a tree into a host directory.
 //!
-//! Every file is created relative to an open directory that this module created itself, under a name that the
-//! inventory has checked. No path is ever resolved as text, so nothing can be written outside the target, whatever the
-//! tree contains. The target appears under its name once it is complete: see `target.rs`; or its files move into a
-//! directory that holds others: see `merge.rs`.
+//! Every file is created relative to an open directory that this module created itself, under a
+//! name that the inventory has checked. No path is ever resolved as text, so nothing can be written
+//! outside the target, whatever the tree contains. The target appears under its name once it is
+//! complete: see `target.rs`; or its files move into a directory that holds others: see `merge.rs`.
 //!
-//! The ordered map writes the files: small ones in batches, big ones in parts. Hard links follow, and finally the
-//! owners, modes and times of directories, deepest first.
+//! The ordered map writes the files: small ones in batches, big ones in parts. Hard links follow,
+//! and finally the owners, modes and times of directories, deepest first.
 
 mod clones;
 mod file;
@@ -39,12 +39,13 @@ const BATCH_BYTES: u64 = 1 << 20;
 
 /// A batch is full at this many directories.
 const BATCH_DIRS_MAX: usize = 16;
-/// Maximum number of directories in all batches in flight, unless each batch has only one. They are kept open, and a
-/// process can usually have only 1,024 open files.
+/// Maximum number of directories in all batches in flight, unless each batch has only one. They are
+/// kept open, and a process can usually have only 1,024 open files.
 const BATCHED_DIRS_MAX: usize = 256;
 
-/// Maximum number of files in a batch. Beyond [`BATCH_FILES`], only files that share stored data with the last one are
-/// added: a thread that decoded the same data at the same time would have to wait.
+/// Maximum number of files in a batch. Beyond [`BATCH_FILES`], only files that share stored data
+/// with the last one are added: a thread that decoded the same data at the same time would have to
+/// wait.
 const BATCH_FILES_MAX: u32 = 256;
 
 /// Maximum number of open directories on the path to the current one.
@@ -60,8 +61,8 @@ pub struct ExtractOptions {
     pub existing: Existing,
     /// Set the owners and groups of files, if this process may.
     pub owners: bool,
-    /// Sync everything to the medium before the target gets its name, so that even a power cut never shows an
-    /// incomplete target.
+    /// Sync everything to the medium before the target gets its name, so that even a power cut
+    /// never shows an incomplete target.
     pub sync: bool,
     /// Leave out files that cannot be read, and list them.
     pub skip_unreadable: bool,
@@ -76,18 +77,21 @@ pub enum Existing {
     Refuse,
     /// A file is replaced; a directory is an error.
     ReplaceFile,
-    /// A directory is replaced once the new one is complete, and deleted with everything in it; a file is an error. The
-    /// root, a directory with a mount point at or below it, and one that the working directory is in are refused.
+    /// A directory is replaced once the new one is complete, and deleted with everything in it; a
+    /// file is an error. The root, a directory with a mount point at or below it, and one that the
+    /// working directory is in are refused.
     ReplaceDirectory,
     /// The tree is put into the directory; a file is an error.
     ///
-    /// Each file gets its name when all files are complete, and replaces a file of the same name, but never a
-    /// directory. Directories that exist keep their other files, owner, mode and attributes, and so does the target
-    /// itself; the system gives those that change a new modification time.
+    /// Each file gets its name when all files are complete, and replaces a file of the same name,
+    /// but never a directory. Directories that exist keep their other files, owner, mode and
+    /// attributes, and so does the target itself; the system gives those that change a new
+    /// modification time.
     Merge(Conflict),
 }
 
-/// Which of two files of the same name a merged directory has. Links, devices, fifos and sockets are files here.
+/// Which of two files of the same name a merged directory has. Links, devices, fifos and sockets
+/// are files here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// The tree's.
@@ -105,11 +109,14 @@ pub struct Extracted {
     pub unrestored: Unrestored,
     /// Files that could not be read and are not in the target, with the reason, sorted by path.
     pub unreadable: Vec<(Vec<u8>, Error)>,
-    /// Names of a merged tree that are not in the target, because of what is there, each with everything below it.
+    /// Names of a merged tree that are not in the target, because of what is there, each with
+    /// everything below it.
     pub refused: Vec<Refused>,
-    /// The number of files in the target that were kept although the tree has files of the same names.
+    /// The number of files in the target that were kept although the tree has files of the same
+    /// names.
     pub kept: u64,
-    /// The number of names that were deleted with a directory that was replaced, not counting its own.
+    /// The number of names that were deleted with a directory that was replaced, not counting its
+    /// own.
     pub removed: u64,
     /// What was written as it is stored in the source: on a mounted btrfs, with privilege.
     pub stored: StoredCopies,
@@ -221,17 +228,19 @@ impl Unrestored {
 
 /// Writes a tree into the directory `to`. What happens to an existing one, `options` say.
 ///
-/// The tree is written under a temporary name next to `to` and renamed once it is complete. A mount point or the
-/// working directory cannot be replaced: then the tree is written under a temporary name inside `to`, and its files are
-/// moved up one by one at the end, as when it is merged into others. After an error nothing of it is left behind, except
-/// if the error occurs while files are moved up: then each file is the whole old or the whole new one.
+/// The tree is written under a temporary name next to `to` and renamed once it is complete. A mount
+/// point or the working directory cannot be replaced: then the tree is written under a temporary
+/// name inside `to`, and its files are moved up one by one at the end, as when it is merged into
+/// others. After an error nothing of it is left behind, except if the error occurs while files are
+/// moved up: then each file is the whole old or the whole new one.
 ///
 /// Failing to restore modes, times, holes or hard links is an error.
 ///
 /// # Errors
-/// [`Error::File`] with operation and path for a file that cannot be read or written; `AlreadyExists`;
-/// [`Error::NotADirectory`]; [`Error::InvalidInput`] for an impossible tree (see [`Inventory::of`]), and for a directory
-/// that may not be replaced; `Interrupted` after [`temporary::remove_all`].
+/// [`Error::File`] with operation and path for a file that cannot be read or written;
+/// `AlreadyExists`; [`Error::NotADirectory`]; [`Error::InvalidInput`] for an impossible tree (see
+/// [`Inventory::of`]), and for a directory that may not be replaced; `Interrupted` after
+/// [`temporary::remove_all`].
 pub fn extract(
     inventory: &Inventory<'_>,
     to: &Path,
@@ -324,8 +333,8 @@ fn open_made_dir(inventory: &Inventory, root: &OwnedFd, dir: FileId) -> Result<O
         .map_err(|error| Error::from(error).in_file("open", &path))
 }
 
-/// Creates all names of files with several names, except the first. Those of `missing` files cannot be created; some
-/// of these are `lost` since they could not be read.
+/// Creates all names of files with several names, except the first. Those of `missing` files cannot
+/// be created; some of these are `lost` since they could not be read.
 fn link(
     inventory: &Inventory,
     root: &OwnedFd,
@@ -608,7 +617,8 @@ impl<'a> ExtractJobs<'a> {
         Ok(None)
     }
 
-    /// Parts begin at data and skip holes. The last part is empty: only then is the number of parts known.
+    /// Parts begin at data and skip holes. The last part is empty: only then is the number of parts
+    /// known.
     fn next_part(&mut self) -> Result<Option<ExtractJob>> {
         let Some((big, at)) = &mut self.big else {
             return Ok(None);

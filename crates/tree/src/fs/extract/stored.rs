@@ -1,4 +1,5 @@
-//! Writing compressed extents to a mounted btrfs as they are stored in the source, and sharing there what the source shares.
+//! Writing compressed extents to a mounted btrfs as they are stored in the source, and sharing
+//! there what the source shares.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -51,7 +52,8 @@ pub(super) struct StoredWriter {
     changed: Condvar,
 }
 
-/// Stored bytes of the source: an extent as a whole if it is encoded, otherwise from an offset in it.
+/// Stored bytes of the source: an extent as a whole if it is encoded, otherwise from an offset in
+/// it.
 type Key = (ExtentId, u64);
 
 /// What is known of stored bytes of the source.
@@ -103,8 +105,8 @@ impl StoredWorkspace {
 }
 
 impl StoredWriter {
-    /// For files below an open directory; `None` if it is not on btrfs, or encoded extents may not be written there, or the
-    /// source has no stored extents.
+    /// For files below an open directory; `None` if it is not on btrfs, or encoded extents may not
+    /// be written there, or the source has no stored extents.
     pub(super) fn of(root: &OwnedFd, source: &dyn FileSystem) -> Option<StoredWriter> {
         if !source.storage().stored_extents || !linux::is_btrfs(root).ok()? {
             return None;
@@ -142,10 +144,12 @@ impl StoredWriter {
             && (extent.len.is_multiple_of(sector) || extent.end() == size)
     }
 
-    /// Writes an encoded extent of the source as it is stored, or what it decodes to where Linux does not take it.
+    /// Writes an encoded extent of the source as it is stored, or what it decodes to where Linux
+    /// does not take it.
     ///
     /// # Errors
-    /// [`Failure::Read`] if the source cannot be read or decoded, [`Failure::Write`] if the target cannot be written.
+    /// [`Failure::Read`] if the source cannot be read or decoded, [`Failure::Write`] if the target
+    /// cannot be written.
     pub(super) fn write(
         &self,
         source: (&dyn FileSystem, Ino),
@@ -178,7 +182,8 @@ impl StoredWriter {
         })
     }
 
-    /// Shares a part of a plain extent of the source with one that was written before, or calls `write`.
+    /// Shares a part of a plain extent of the source with one that was written before, or calls
+    /// `write`.
     ///
     /// # Errors
     /// As for [`StoredWriter::write`].
@@ -242,7 +247,8 @@ impl StoredWriter {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody writes these bytes. A thread that writes waits for no others, so this ends.
+    /// Waits until nobody writes these bytes. A thread that writes waits for no others, so this
+    /// ends.
     fn claim(&self, key: Key) -> Claim {
         let mut known = self.known();
         loop {
@@ -266,7 +272,8 @@ impl StoredWriter {
         }
     }
 
-    /// Shares a range of a file that was written before; `None` if Linux cannot, or the range does not have all of it.
+    /// Shares a range of a file that was written before; `None` if Linux cannot, or the range does
+    /// not have all of it.
     fn share(
         &self,
         there: &Written,
@@ -315,7 +322,8 @@ impl StoredWriter {
         };
         let written = linux::write_encoded(out, &encoded);
         let written = match written {
-            // The end of a file can be stored with its exact length, which Linux takes only for inline extents.
+            // The end of a file can be stored with its exact length, which Linux takes only for
+            // inline extents.
             Err(error)
                 if error.raw_os_error() == Some(EINVAL)
                     && !encoding.unencoded_len.is_multiple_of(sector) =>

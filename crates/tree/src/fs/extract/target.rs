@@ -1,4 +1,5 @@
-//! The target directory: it appears complete or not at all, or its new files appear one by one, each complete.
+//! The target directory: it appears complete or not at all, or its new files appear one by one,
+//! each complete.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,7 +36,8 @@ enum TargetSite {
         name: Box<[u8]>,
         there: There,
     },
-    /// Its contents move up into the directory that holds it, which is empty unless there is a `Conflict`.
+    /// Its contents move up into the directory that holds it, which is empty unless there is a
+    /// `Conflict`.
     Inside(Arc<OwnedFd>, Option<Conflict>),
 }
 
@@ -111,8 +113,8 @@ impl ExtractTarget {
             }
             opened
         })?;
-        // The new directory can inherit a default access control list and the set-group-ID bit; they must not affect
-        // the files created in it.
+        // The new directory can inherit a default access control list and the set-group-ID bit;
+        // they must not affect the files created in it.
         let mode = linux::stat(&dir)?.mode;
         let (uid, gid) = linux::process_owner();
         linux::set_owner(&dir, uid, gid)?;
@@ -137,9 +139,9 @@ impl ExtractTarget {
         self.umask
     }
 
-    /// The directory into which the contents move up at the end, and what to do where a name is taken; `None` if this
-    /// directory gets a name of its own. If nothing is said about taken names, the directory is empty and becomes the
-    /// root of the tree.
+    /// The directory into which the contents move up at the end, and what to do where a name is
+    /// taken; `None` if this directory gets a name of its own. If nothing is said about taken
+    /// names, the directory is empty and becomes the root of the tree.
     pub(super) fn inside_of(&self) -> Option<(&Arc<OwnedFd>, Option<Conflict>)> {
         match &self.place {
             TargetSite::Beside { .. } => None,
@@ -152,9 +154,10 @@ impl ExtractTarget {
         Ok(linux::sync_file_system(&self.dir)?)
     }
 
-    /// Gives the directory its name; or removes it, if its contents have moved up, and then calls `finish` for the
-    /// directory that they moved into, if that was empty: the removal changes its times. Returns the number of names
-    /// that were deleted with a directory that was replaced, not counting its own.
+    /// Gives the directory its name; or removes it, if its contents have moved up, and then calls
+    /// `finish` for the directory that they moved into, if that was empty: the removal changes its
+    /// times. Returns the number of names that were deleted with a directory that was replaced, not
+    /// counting its own.
     pub(super) fn commit(
         self,
         sync: bool,
@@ -199,7 +202,8 @@ impl ExtractTarget {
 
 fn rename_new(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
     match linux::rename_new_at(parent, from, parent, to) {
-        // The file system lacks RENAME_NOREPLACE. At worst, a plain rename of a directory replaces an empty one.
+        // The file system lacks RENAME_NOREPLACE. At worst, a plain rename of a directory replaces
+        // an empty one.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             linux::rename_at(parent, from, parent, to)
         }
@@ -233,8 +237,8 @@ fn is_empty(dir: &OwnedFd) -> Result<bool> {
     Ok(empty)
 }
 
-/// Whether a directory cannot be replaced by a rename: a mount point, or the working directory of this process, which
-/// most likely is also that of the shell that started it.
+/// Whether a directory cannot be replaced by a rename: a mount point, or the working directory of
+/// this process, which most likely is also that of the shell that started it.
 fn is_in_use(dir: &OwnedFd, path: &Path) -> Result<bool> {
     let stat = linux::stat(dir)?;
     let Some((parent, _)) = linux::split_path(path) else {
@@ -247,8 +251,9 @@ fn is_in_use(dir: &OwnedFd, path: &Path) -> Result<bool> {
         || working.is_ok_and(|working| working.is_same_file(&stat)))
 }
 
-/// Refuses to replace, and so to delete, a directory that others depend on: the root, one that is a mount point or has
-/// one below it (what is mounted there would be deleted too), and one that the working directory is in.
+/// Refuses to replace, and so to delete, a directory that others depend on: the root, one that is a
+/// mount point or has one below it (what is mounted there would be deleted too), and one that the
+/// working directory is in.
 fn refuse_what_must_stay(dir: &OwnedFd, path: &Path) -> Result<()> {
     let refuse = |why| Err(Error::InvalidInput(why));
     if linux::split_path(path).is_none() {
@@ -265,7 +270,8 @@ fn refuse_what_must_stay(dir: &OwnedFd, path: &Path) -> Result<()> {
     if is_mount || linux::mount_points()?.iter().any(is_there) {
         return refuse("a directory with a mount point at or below it cannot be replaced");
     }
-    // Devices differ at the root of a btrfs subvolume, too, which cannot be exchanged with a directory elsewhere.
+    // Devices differ at the root of a btrfs subvolume, too, which cannot be exchanged with a
+    // directory elsewhere.
     if let Some(parent) = parent
         && linux::stat(parent)?.dev != stat.dev
     {

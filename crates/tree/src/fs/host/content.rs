@@ -36,16 +36,17 @@ impl<'a> HostContent<'a> {
         self.device
     }
 
-    /// Shares the whole content with `out`, an empty file of the host (`FICLONE`): holes, preallocated space and compressed
-    /// data stay as they are. Returns `false` if the file does not have the listed content or not this size, so that `out` may
-    /// have any content.
+    /// Shares the whole content with `out`, an empty file of the host (`FICLONE`): holes,
+    /// preallocated space and compressed data stay as they are. Returns `false` if the file does
+    /// not have the listed content or not this size, so that `out` may have any content.
     ///
     /// # Errors
     /// What the kernel reports. `out` may then have a part of the content.
     pub fn clone_to(&self, out: &File, size: u64) -> io::Result<bool> {
         let file = &self.open.file;
         linux::clone_range(file, 0, 0, out, 0)?;
-        // As after reading: it has not changed since it was listed, so what was cloned is what was listed.
+        // As after reading: it has not changed since it was listed, so what was cloned is what was
+        // listed.
         let stat = linux::stat(file)?;
         Ok(stat.size == size && self.dir.is_listed(self.ino, &stat))
     }

@@ -35,8 +35,9 @@ pub(crate) enum ItemBody {
 }
 
 impl HostDir {
-    /// Calls `each` with the extent items of a file on btrfs and the file's size, and returns that size; `None`, without calling it, if extents are not
-    /// read as they are stored, or if the file is on another file system.
+    /// Calls `each` with the extent items of a file on btrfs and the file's size, and returns that
+    /// size; `None`, without calling it, if extents are not read as they are stored, or if the file
+    /// is on another file system.
     ///
     /// # Errors
     /// What the kernel reports, or what `each` returns.

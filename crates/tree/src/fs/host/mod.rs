@@ -1,8 +1,9 @@
 //! A host directory as a tree.
 //!
-//! Every file is reached by name from the open root, never through a symbolic link, so nothing outside the root is
-//! read even if the tree changes meanwhile. Files are identified by device and inode number. A file that was moved or
-//! replaced after it was listed is an error, and so is content that changed since.
+//! Every file is reached by name from the open root, never through a symbolic link, so nothing
+//! outside the root is read even if the tree changes meanwhile. Files are identified by device and
+//! inode number. A file that was moved or replaced after it was listed is an error, and so is
+//! content that changed since.
 
 mod content;
 mod items;
@@ -32,21 +33,23 @@ use stored::{OpenInode, StoredExtents};
 
 pub(crate) use items::{ExtentItem, ItemBody};
 
-/// Open directories, and open files, that are kept for later calls; together these bound the number of descriptors.
+/// Open directories, and open files, that are kept for later calls; together these bound the number
+/// of descriptors.
 const HANDLES_MAX: usize = 48;
 
-/// Files up to this size that occupy at least as much space as they have bytes are not searched for holes.
+/// Files up to this size that occupy at least as much space as they have bytes are not searched for
+/// holes.
 const DENSE_BYTES_MAX: u64 = 64 << 10;
 
-/// Linux does not find data in the last page that a file can have if the file is in a tmpfs, since the end of that page
-/// is not a valid offset. So this page counts as data.
+/// Linux does not find data in the last page that a file can have if the file is in a tmpfs, since
+/// the end of that page is not a valid offset. So this page counts as data.
 const LAST_PAGE: u64 = (i64::MAX as u64) & !4095;
 
 /// Maximum number of extents that one call of `extents` returns.
 const EXTENTS_MAX: usize = 256;
 
-/// The `STATX_ATTR_*` bits for attributes that a container can store. Their values equal `FS_COMPR_FL`,
-/// `FS_IMMUTABLE_FL`, `FS_APPEND_FL` and `FS_NODUMP_FL`.
+/// The `STATX_ATTR_*` bits for attributes that a container can store. Their values equal
+/// `FS_COMPR_FL`, `FS_IMMUTABLE_FL`, `FS_APPEND_FL` and `FS_NODUMP_FL`.
 const ATTRIBUTES: u64 = 0x04 | 0x10 | 0x20 | 0x40;
 
 /// Why files of /proc and similar file systems are not copied.
@@ -58,7 +61,8 @@ const ROOT: Ino = Ino(0);
 /// Which times of the files a [`HostDir`] states, in addition to the modification time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostTimes {
-    /// No others: then two copies of a directory are the same tree. Reading or copying a file changes the others.
+    /// No others: then two copies of a directory are the same tree. Reading or copying a file
+    /// changes the others.
     Modification,
     /// The access time, which can be restored.
     #[default]
@@ -69,9 +73,10 @@ pub enum HostTimes {
 
 /// A host directory with everything below it, including mounts.
 ///
-/// Sizes and times are those of the last [`FileSystem::metadata`] call or listing. Reading a file whose size or change
-/// time differs from that fails, so a copy never mixes two states. Attributes are those that `statx` reports. Memory
-/// use grows with the number of listed files, by about 50 bytes each.
+/// Sizes and times are those of the last [`FileSystem::metadata`] call or listing. Reading a file
+/// whose size or change time differs from that fails, so a copy never mixes two states. Attributes
+/// are those that `statx` reports. Memory use grows with the number of listed files, by about 50
+/// bytes each.
 #[derive(Debug)]
 pub struct HostDir {
     root: OwnedFd,
@@ -97,7 +102,8 @@ struct OpenFile {
 }
 
 impl HostDir {
-    /// Opens a directory; symbolic links in `path` are followed. Files have the [`HostTimes::Access`] times.
+    /// Opens a directory; symbolic links in `path` are followed. Files have the
+    /// [`HostTimes::Access`] times.
     ///
     /// # Errors
     /// What the kernel reports.
@@ -131,8 +137,8 @@ impl HostDir {
         })
     }
 
-    /// The same directory without what is on other file systems: mount points are empty directories, and so are
-    /// subvolumes of btrfs. Must be called before anything is listed.
+    /// The same directory without what is on other file systems: mount points are empty
+    /// directories, and so are subvolumes of btrfs. Must be called before anything is listed.
     ///
     /// # Errors
     /// What the kernel reports.
@@ -141,9 +147,9 @@ impl HostDir {
         Ok(self)
     }
 
-    /// The same directory, but if it is on btrfs, its files have the extents that are stored there, with identities, and compressed
-    /// ones can be read as they are. This needs privilege, and does not go with accepting changes. Must be called before anything
-    /// is listed.
+    /// The same directory, but if it is on btrfs, its files have the extents that are stored there,
+    /// with identities, and compressed ones can be read as they are. This needs privilege, and does
+    /// not go with accepting changes. Must be called before anything is listed.
     ///
     /// # Errors
     /// What the kernel reports; `PermissionDenied` for a directory on btrfs without privilege.
@@ -153,9 +159,9 @@ impl HostDir {
         Ok(self)
     }
 
-    /// The same directory, but files that change after they were listed are read as they are then, and one that was
-    /// replaced by another regular file is read from that. A file keeps the size that was listed: it is cut, or padded
-    /// with zeros. Must be called before anything is listed.
+    /// The same directory, but files that change after they were listed are read as they are then,
+    /// and one that was replaced by another regular file is read from that. A file keeps the size
+    /// that was listed: it is cut, or padded with zeros. Must be called before anything is listed.
     #[must_use]
     pub fn accepting_changes(mut self) -> HostDir {
         self.changed = Some(Mutex::default());
@@ -203,7 +209,8 @@ impl HostDir {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open directory that holds the file, and the file's name in it; the root directory and `.` for the root.
+    /// The open directory that holds the file, and the file's name in it; the root directory and
+    /// `.` for the root.
     fn place(&self, ino: Ino) -> Result<(Arc<OwnedFd>, Box<[u8]>)> {
         let (parent, name) = {
             let table = self.table();
@@ -309,8 +316,8 @@ impl HostDir {
         inode.is_ok_and(|inode| inode.stamp == table.stamp(stat))
     }
 
-    /// The names in a directory, sorted, with their `statx` results. `failed` is called for names without a result, and
-    /// says whether to go on.
+    /// The names in a directory, sorted, with their `statx` results. `failed` is called for names
+    /// without a result, and says whether to go on.
     fn list(
         &self,
         dir: Ino,
@@ -416,7 +423,8 @@ impl FileSystem for HostDir {
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
         let listed = self.list(dir, Err)?;
-        // A caller that asks for all metadata at once is about to copy, and would take these files for empty.
+        // A caller that asks for all metadata at once is about to copy, and would take these files
+        // for empty.
         let looks_empty = |stat: &Stat| {
             FileKind::from_mode(stat.mode) == Some(FileKind::Regular) && stat.size == 0
         };
@@ -529,7 +537,8 @@ impl FileSystem for HostDir {
             let len = read_all_at(&open.file, offset, buf)?;
             (len, self.check_unchanged(file, &open.file)?)
         } else {
-            // One `statx` after reading shows that it is the file that was listed, and that it has not changed since.
+            // One `statx` after reading shows that it is the file that was listed, and that it has
+            // not changed since.
             let open = File::from(self.open_unchecked(file)?);
             let read = read_all_at(&open, offset, buf);
             let stat = linux::stat(&open)?;
@@ -623,8 +632,9 @@ impl HostDir {
         // The kernel rejects offsets beyond the maximum file size.
         while at <= i64::MAX as u64 && extents.len() < EXTENTS_MAX {
             let data = match linux::seek_data(open, at) {
-                // The file system does not support holes, or cannot tell where they are: SquashFS of Linux 6.18 does so for
-                // files that it can read. A medium that cannot be read fails again when the data is read.
+                // The file system does not support holes, or cannot tell where they are: SquashFS
+                // of Linux 6.18 does so for files that it can read. A medium that cannot be read
+                // fails again when the data is read.
                 Err(_) => {
                     let size = self.check_unchanged(file, open)?;
                     let stored_offset = at;
@@ -666,7 +676,8 @@ impl HostDir {
     }
 }
 
-/// The error of reaching a listed file. If the file is gone, or is now of another type, the tree has changed.
+/// The error of reaching a listed file. If the file is gone, or is now of another type, the tree
+/// has changed.
 fn moved(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::Changed,
@@ -750,8 +761,9 @@ impl InodeTable {
         if let Some(&known) = self.by_identity.find(hash, is_same) {
             let inode = self.inodes[known as usize];
             let is_elsewhere = inode.parent != parent || self.name(inode) != name;
-            // A file with only one name was renamed, or reuses the number of a removed file. A directory keeps the
-            // path under which it was found first, so that renaming cannot turn the path to the root into a loop.
+            // A file with only one name was renamed, or reuses the number of a removed file. A
+            // directory keeps the path under which it was found first, so that renaming cannot turn
+            // the path to the root into a loop.
             if is_elsewhere && stat.nlink <= 1 && !stat.is_dir() {
                 let name_at = self.add_name(name)?;
                 self.inodes[known as usize] = HostInode {
@@ -857,7 +869,8 @@ impl<T> Handles<T> {
         self.0.first().map(|(_, handle)| Arc::clone(handle))
     }
 
-    /// Keeps a handle and returns the one whose place it takes, so that it is closed without the lock.
+    /// Keeps a handle and returns the one whose place it takes, so that it is closed without the
+    /// lock.
     fn keep(&mut self, ino: Ino, handle: &Arc<T>) -> Option<Arc<T>> {
         let same = self.0.iter().position(|(known, _)| *known == ino);
         let is_full = self.0.len() == HANDLES_MAX;

@@ -66,11 +66,12 @@ impl Level {
     }
 }
 
-/// Visits all files below an open directory, and itself, depth first, names sorted by their bytes. Symbolic links are not
-/// followed.
+/// Visits all files below an open directory, and itself, depth first, names sorted by their bytes.
+/// Symbolic links are not followed.
 ///
 /// # Errors
-/// What `each` returns, or the kernel reports; [`Error::Limit`] for directories that are nested too deeply.
+/// What `each` returns, or the kernel reports; [`Error::Limit`] for directories that are nested too
+/// deeply.
 pub fn walk_host_dir(
     root: &OwnedFd,
     each: &mut dyn FnMut(HostStep, &HostFile<'_>) -> Result<()>,

@@ -13,7 +13,8 @@ use super::super::{Encoding, Extent, ExtentId, ExtentKind};
 use super::EXTENTS_MAX;
 use crate::{Error, Result};
 
-/// The length of a `struct btrfs_file_extent_item` without stored bytes, and of one in which they follow.
+/// The length of a `struct btrfs_file_extent_item` without stored bytes, and of one in which they
+/// follow.
 pub(super) const ITEM_BYTES: usize = 53;
 pub(super) const INLINE_AT: usize = 21;
 /// `BTRFS_FILE_EXTENT_INLINE`, `BTRFS_FILE_EXTENT_REG`, `BTRFS_FILE_EXTENT_PREALLOC`.
@@ -25,7 +26,8 @@ pub(super) const PREALLOCATED: u8 = 2;
 #[derive(Debug)]
 pub(super) struct StoredExtents {
     file_system: BtrfsFileSystem,
-    /// The subvolume of each device number, if it is one of this file system: each subvolume has a number of its own.
+    /// The subvolume of each device number, if it is one of this file system: each subvolume has a
+    /// number of its own.
     subvolumes: Mutex<HashMap<(u32, u32), Option<u64>>>,
 }
 
@@ -50,7 +52,8 @@ impl StoredExtents {
     /// The file system of an open directory; `None` if it is not a btrfs.
     ///
     /// # Errors
-    /// What the kernel reports; `PermissionDenied` without the privilege to read extents as they are stored.
+    /// What the kernel reports; `PermissionDenied` without the privilege to read extents as they
+    /// are stored.
     pub(super) fn of(root: impl AsFd) -> io::Result<Option<StoredExtents>> {
         let root = root.as_fd();
         if !linux::is_btrfs(root)? {
@@ -86,10 +89,11 @@ impl StoredExtents {
         Ok(subvolume)
     }
 
-    /// The extents from the one that covers `from`, without gaps, some at once; `None` if the file is on another file system.
+    /// The extents from the one that covers `from`, without gaps, some at once; `None` if the file
+    /// is on another file system.
     ///
-    /// They are taken from the items of the tree. FIEMAP joins extents that follow each other on the medium, and so does not tell
-    /// which stored bytes each one shows.
+    /// They are taken from the items of the tree. FIEMAP joins extents that follow each other on
+    /// the medium, and so does not tell which stored bytes each one shows.
     pub(super) fn extents(&self, inode: &OpenInode<'_>, from: u64) -> Result<Option<Vec<Extent>>> {
         let Some(subvolume) = self.subvolume(inode)? else {
             return Ok(None);
@@ -109,7 +113,8 @@ impl StoredExtents {
         }
     }
 
-    /// As [`StoredExtents::extents`]; `None` if no item is between `start` and `from`, and there can be one before.
+    /// As [`StoredExtents::extents`]; `None` if no item is between `start` and `from`, and there
+    /// can be one before.
     fn extents_behind(
         &self,
         inode: &OpenInode<'_>,
@@ -229,7 +234,8 @@ impl StoredExtents {
                     unencoded_len: ram_bytes,
                     unencoded_offset: skip,
                 }),
-                // With an unknown compression, an offset in the extent says nothing about stored bytes.
+                // With an unknown compression, an offset in the extent says nothing about stored
+                // bytes.
                 None => ExtentKind::Plain { stored_offset },
             },
             PREALLOCATED => ExtentKind::Preallocated { stored_offset },
@@ -288,10 +294,11 @@ impl StoredExtents {
     }
 }
 
-/// What tells an extent from all others of the file system, now and before: its place and the transaction that made it, because
-/// another extent can get its place when it is gone.
+/// What tells an extent from all others of the file system, now and before: its place and the
+/// transaction that made it, because another extent can get its place when it is gone.
 fn identity(at: u64, generation: u64) -> Option<ExtentId> {
-    // Places are multiples of 4 KiB and below 2^52; transactions do not come round in the life of a copy.
+    // Places are multiples of 4 KiB and below 2^52; transactions do not come round in the life of a
+    // copy.
     let place = at >> 12;
     let is_exact = at.is_multiple_of(4096) && place < 1 << 40;
     is_exact.then_some(ExtentId(place << 24 | generation & 0xff_ffff))

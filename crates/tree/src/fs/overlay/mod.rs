@@ -1,8 +1,8 @@
 //! A file tree in memory, alone or on top of another tree.
 //!
-//! A tar archive that has been read, an edited tree and a tree made up by a test all consist of nodes with names.
-//! [`Overlay`] holds those. Its user stores and reads the content of regular files, and implements [`FileSystem`] on
-//! top.
+//! A tar archive that has been read, an edited tree and a tree made up by a test all consist of
+//! nodes with names. [`Overlay`] holds those. Its user stores and reads the content of regular
+//! files, and implements [`FileSystem`] on top.
 
 mod names;
 mod nodes;
@@ -25,17 +25,17 @@ const NUMBERS: u64 = 1 << 32;
 
 /// Files with names, and the changes that turn a base tree into another tree.
 ///
-/// A file of the base keeps its number, and costs no memory until it is changed. Then it is *copied up*: its metadata
-/// moves to a node. Its content, link target, extended attributes and names stay those of the base unless they are
-/// changed too. A file that is copied up has no [`FileIdentity`](super::FileIdentity), because it differs from what
-/// the store holds.
+/// A file of the base keeps its number, and costs no memory until it is changed. Then it is *copied
+/// up*: its metadata moves to a node. Its content, link target, extended attributes and names stay
+/// those of the base unless they are changed too. A file that is copied up has no
+/// [`FileIdentity`](super::FileIdentity), because it differs from what the store holds.
 ///
-/// Each node has a `C`: what the user of the overlay stores for it in addition to metadata. A file that is copied up
-/// gets the default.
+/// Each node has a `C`: what the user of the overlay stores for it in addition to metadata. A file
+/// that is copied up gets the default.
 ///
-/// Names are not checked. The caller ensures that a name [is valid](super::is_valid_name), that a directory has only
-/// one name, and that it is not moved into itself. A failed operation changes nothing, except that it can copy files
-/// up.
+/// Names are not checked. The caller ensures that a name [is valid](super::is_valid_name), that a
+/// directory has only one name, and that it is not moved into itself. A failed operation changes
+/// nothing, except that it can copy files up.
 #[derive(Clone)]
 pub struct Overlay<C> {
     base: Option<Arc<dyn FileSystem>>,
@@ -48,13 +48,14 @@ pub struct Overlay<C> {
 }
 
 impl<C> Overlay<C> {
-    /// A tree with an empty root directory and no base. Files are numbered in the order in which they are added,
-    /// starting with 0 for the root.
+    /// A tree with an empty root directory and no base. Files are numbered in the order in which
+    /// they are added, starting with 0 for the root.
     pub fn new(root: &Metadata, content: C) -> Overlay<C> {
         Overlay::new_in(&Scratch::memory(), root, content)
     }
 
-    /// Like [`Overlay::new`], with less in memory. What is used in the order in which it is added is as fast.
+    /// Like [`Overlay::new`], with less in memory. What is used in the order in which it is added
+    /// is as fast.
     pub fn new_in(scratch: &Scratch, root: &Metadata, content: C) -> Overlay<C> {
         let (mut nodes, mut names) = (OverlayNodes::new(scratch), NameTable::new(scratch));
         let body = NodeBody::Directory(names.add_dir(None));
@@ -77,8 +78,8 @@ impl<C> Overlay<C> {
 
     /// Like [`Overlay::over`], with less in memory.
     pub fn over_in(scratch: &Scratch, base: Arc<dyn FileSystem>) -> Overlay<C> {
-        // Containers count their file numbers up from a low start. An overlay can be the base of another, so no two
-        // use the same numbers.
+        // Containers count their file numbers up from a low start. An overlay can be the base of
+        // another, so no two use the same numbers.
         static GIVEN: AtomicU64 = AtomicU64::new(1);
         let range = GIVEN.fetch_add(1, Ordering::Relaxed) % (1 << 31);
         Overlay {
@@ -90,12 +91,14 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// The number of files that it holds: added ones and those copied up, including files without names.
+    /// The number of files that it holds: added ones and those copied up, including files without
+    /// names.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The memory that it holds in its tables, in bytes, without what the users' data of files points to.
+    /// The memory that it holds in its tables, in bytes, without what the users' data of files
+    /// points to.
     pub fn memory_bytes(&self) -> usize {
         self.nodes.memory_bytes()
             + self.names.memory_bytes()
@@ -107,7 +110,8 @@ impl<C> Overlay<C> {
         self.base.as_ref().map_or(Ino(0), |base| base.root())
     }
 
-    /// The user's data of a file that was added or copied up; `None` for an unchanged file of the base.
+    /// The user's data of a file that was added or copied up; `None` for an unchanged file of the
+    /// base.
     pub fn content(&self, ino: Ino) -> Option<&C> {
         self.node(ino).map(|id| self.nodes.content(id))
     }
@@ -137,7 +141,8 @@ impl<C> Overlay<C> {
     /// Like [`FileSystem::read_dir`].
     ///
     /// # Errors
-    /// As there. [`Error::Limit`] if a file of the base has a number that this overlay uses for its own files.
+    /// As there. [`Error::Limit`] if a file of the base has a number that this overlay uses for its
+    /// own files.
     pub fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
         let list = |base: &dyn FileSystem| base.read_dir(dir);
         self.listing(dir, list, |entry| entry, |entry, _| entry)
@@ -239,7 +244,8 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// The file at this path from the root. Links are not followed, and empty names, `.` and `..` are not special.
+    /// The file at this path from the root. Links are not followed, and empty names, `.` and `..`
+    /// are not special.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], or as for [`Overlay::read_dir`].
@@ -295,8 +301,8 @@ impl<C> Overlay<C> {
         }
     }
 
-    /// Adds a file without a name. [`Overlay::link`] gives it names and counts them. To add a symbolic link, use
-    /// [`Overlay::add_symlink`].
+    /// Adds a file without a name. [`Overlay::link`] gives it names and counts them. To add a
+    /// symbolic link, use [`Overlay::add_symlink`].
     ///
     /// # Errors
     /// [`Error::Limit`] if the overlay already holds 2^32 - 1 files.
@@ -376,7 +382,8 @@ impl<C> Overlay<C> {
         metadata
     }
 
-    /// A directory's own names, if it can have some, and the base if the directory also has names there.
+    /// A directory's own names, if it can have some, and the base if the directory also has names
+    /// there.
     fn names(&self, dir: Ino) -> Result<(Option<DirId>, Option<&dyn FileSystem>)> {
         match self.node(dir).map(|id| self.nodes.at(id).body()) {
             None => Ok((None, Some(self.base(dir)?))),
@@ -390,19 +397,20 @@ impl<C> Overlay<C> {
 }
 
 impl<C: Default> Overlay<C> {
-    /// Gives a file a name in a directory. A file that had this name loses it, and is returned. The caller decides
-    /// whether it may be replaced.
+    /// Gives a file a name in a directory. A file that had this name loses it, and is returned. The
+    /// caller decides whether it may be replaced.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`]; [`Error::Limit`] as for [`Overlay::add`]; or the base cannot be read.
+    /// [`Error::NotADirectory`]; [`Error::Limit`] as for [`Overlay::add`]; or the base cannot be
+    /// read.
     pub fn link(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<Option<Ino>> {
         let file = self.copy_up(ino)?;
         let (parent, below) = self.make_room(dir, name, b"")?;
         Ok(self.give_name(parent, name, file).or(below))
     }
 
-    /// Prepares for giving away a name in a directory. A file of the base that has it loses it, and is returned. There is
-    /// also room for a hidden name.
+    /// Prepares for giving away a name in a directory. A file of the base that has it loses it, and
+    /// is returned. There is also room for a hidden name.
     fn make_room(&mut self, dir: Ino, name: &[u8], hidden: &[u8]) -> Result<(DirId, Option<Ino>)> {
         let parent = self.dir_mut(dir)?;
         self.names.reserve(name, hidden)?;
@@ -440,8 +448,8 @@ impl<C: Default> Overlay<C> {
         Ok(ino)
     }
 
-    /// Replaces one name of a file by another; a directory moves with everything in it. A file that had the new name
-    /// is returned, as by [`Overlay::link`].
+    /// Replaces one name of a file by another; a directory moves with everything in it. A file that
+    /// had the new name is returned, as by [`Overlay::link`].
     ///
     /// # Errors
     /// [`Error::NotFound`], or as for [`Overlay::link`].
@@ -494,7 +502,8 @@ impl<C: Default> Overlay<C> {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the file has no attribute with this name, or as for [`Overlay::change`].
+    /// [`Error::NotFound`] if the file has no attribute with this name, or as for
+    /// [`Overlay::change`].
     pub fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<()> {
         let xattrs = self.xattrs_mut(ino)?;
         let at = xattrs.binary_search_by(|known| (*known.name).cmp(name));
@@ -540,7 +549,8 @@ impl<C: Default> Overlay<C> {
         Ok(id)
     }
 
-    /// Removes one name from a file's count. A file of the base that has no other name is not copied up for this.
+    /// Removes one name from a file's count. A file of the base that has no other name is not
+    /// copied up for this.
     fn lose_name(&mut self, ino: Ino, kind: FileKind) -> Result<()> {
         let id = match self.node(ino) {
             Some(id) => id,

@@ -96,7 +96,8 @@ impl NameTable {
         self.entries.set(index as usize, entry.pack());
     }
 
-    /// Adds a directory without names of its own. There are no more of them than nodes, so that the index fits.
+    /// Adds a directory without names of its own. There are no more of them than nodes, so that the
+    /// index fits.
     pub(super) fn add_dir(&mut self, base: Option<Ino>) -> DirId {
         let id = DirId::of(self.dirs.len() as u32);
         let dir = DirectoryNames {
@@ -178,7 +179,8 @@ impl NameTable {
         Ok(())
     }
 
-    /// Gives a name to a node, or hides it, and returns what it stood for. There must be [room](Names::reserve) for it.
+    /// Gives a name to a node, or hides it, and returns what it stood for. There must be
+    /// [room](Names::reserve) for it.
     pub(super) fn insert(
         &mut self,
         dir: DirId,

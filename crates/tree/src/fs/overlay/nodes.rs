@@ -180,7 +180,8 @@ impl<C> OverlayNodes<C> {
         &rest[..u32::from_le_bytes(*len) as usize]
     }
 
-    /// Keeps the number of a file of the base other than a directory. There are fewer of them than nodes.
+    /// Keeps the number of a file of the base other than a directory. There are fewer of them than
+    /// nodes.
     pub(super) fn add_base(&mut self, ino: Ino) -> NodeBody {
         push(&mut self.bases, ino);
         NodeBody::Base(self.bases.len() as u32 - 1)

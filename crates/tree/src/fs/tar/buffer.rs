@@ -2,8 +2,8 @@
 
 use super::header::BLOCK;
 
-/// Bytes that are collected to be written. What it held before is overwritten, not cleared, so that a reused buffer has
-/// room for content at no cost.
+/// Bytes that are collected to be written. What it held before is overwritten, not cleared, so that
+/// a reused buffer has room for content at no cost.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     /// The first `len` are in use.

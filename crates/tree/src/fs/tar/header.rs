@@ -1,7 +1,8 @@
 //! Parses the contents of a tar header: numbers, checksums, PAX records and sparse maps.
 //!
-//! Module `ustar` has the layout of the 512-byte block. This module interprets its fields: negative and large numbers,
-//! PAX records that override any field, and PAX sparse maps. Errors carry the byte offset.
+//! Module `ustar` has the layout of the 512-byte block. This module interprets its fields: negative
+//! and large numbers, PAX records that override any field, and PAX sparse maps. Errors carry the
+//! byte offset.
 #![cfg_attr(
     not(test),
     warn(
@@ -22,11 +23,12 @@ pub(super) const BLOCK: u64 = 512;
 /// A header, or a part of a map of fragments.
 pub(super) type Block = [u8; 512];
 
-/// Maximum number of fragments of sparse files in one archive: 256 MiB of memory, far above any archive of real files.
+/// Maximum number of fragments of sparse files in one archive: 256 MiB of memory, far above any
+/// archive of real files.
 pub(super) const FRAGMENTS_MAX: usize = 1 << 24;
 
-/// Parses a number in a header: octal digits surrounded by spaces and NULs, or base 256 if the first byte's high bit
-/// is set.
+/// Parses a number in a header: octal digits surrounded by spaces and NULs, or base 256 if the
+/// first byte's high bit is set.
 ///
 /// An empty field is 0. Base 256 is two's complement, which allows times before 1970.
 pub(super) fn number(field: &[u8], at: u64) -> Result<i64, Corrupt> {
@@ -69,7 +71,8 @@ pub(super) fn number(field: &[u8], at: u64) -> Result<i64, Corrupt> {
         }
     }
     match digits.find(|&byte| byte != b' ' && byte != 0) {
-        // Some writers leave stale bytes after the NUL that ends the number; digits there would be ambiguous.
+        // Some writers leave stale bytes after the NUL that ends the number; digits there would be
+        // ambiguous.
         Some(byte) if byte.is_ascii_digit() => Err(wrong(byte)),
         _ => Ok(value),
     }
@@ -100,8 +103,8 @@ pub(super) fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or(field)
 }
 
-/// Whether the checksum of a header block is right: the sum of its bytes, with the checksum itself counted as spaces.
-/// Old writers summed signed bytes, which is accepted too.
+/// Whether the checksum of a header block is right: the sum of its bytes, with the checksum itself
+/// counted as spaces. Old writers summed signed bytes, which is accepted too.
 pub(super) fn checksum_is_right(block: &Block) -> bool {
     const FIELD: std::ops::Range<usize> = 148..156;
     let Ok(stated) = number(&block[FIELD], 0) else {
@@ -222,7 +225,8 @@ impl PaxSparse {
     }
 }
 
-/// The extended attributes in the records of a PAX header, sorted by name. If a name repeats, the last one counts.
+/// The extended attributes in the records of a PAX header, sorted by name. If a name repeats, the
+/// last one counts.
 pub(super) fn xattrs(records: &[u8], at: u64, value_bytes_max: u32) -> Result<Vec<Xattr>> {
     let mut found: Vec<Xattr> = Vec::new();
     for record in PaxRecords::new(records, at) {
@@ -393,8 +397,8 @@ fn decimal32(text: &[u8], at: u64) -> Result<u32, Corrupt> {
     })
 }
 
-/// Parses seconds since 1970: a decimal number with an optional sign and fraction. Digits beyond nanoseconds are
-/// dropped.
+/// Parses seconds since 1970: a decimal number with an optional sign and fraction. Digits beyond
+/// nanoseconds are dropped.
 fn time(text: &[u8], at: u64) -> Result<Time, Corrupt> {
     let bad = Corrupt {
         what: "time in pax record is not a number",
@@ -457,8 +461,8 @@ fn percent_decoded(name: &[u8]) -> Vec<u8> {
 
 /// Checks a sparse map and drops its empty fragments.
 ///
-/// Fragments must be sorted, must not overlap, must lie within the file, and must add up to the stored bytes. `at` is
-/// the offset of the header.
+/// Fragments must be sorted, must not overlap, must lie within the file, and must add up to the
+/// stored bytes. `at` is the offset of the header.
 pub(super) fn fragments(
     map: impl Iterator<Item = (u64, u64)>,
     real_size: u64,

@@ -1,19 +1,22 @@
-//! Tar archives: reading one as a tree ([`Tar`]), and writing a tree as an archive ([`write`](fn@write)).
+//! Tar archives: reading one as a tree ([`Tar`]), and writing a tree as an archive
+//! ([`write`](fn@write)).
 //!
-//! The reader accepts v7, ustar (POSIX.1-1988), PAX (POSIX.1-2001) and GNU archives, with long names, extended
-//! attributes (the records `SCHILY.xattr.*` and `LIBARCHIVE.xattr.*`), sparse files (old GNU, PAX 0.0, 0.1 and 1.0),
-//! devices, hard links, and times with nanoseconds and before 1970. The writer creates PAX archives, with records only
-//! where the plain header does not suffice, and with sparse files in GNU's PAX 1.0 format.
+//! The reader accepts v7, ustar (POSIX.1-1988), PAX (POSIX.1-2001) and GNU archives, with long
+//! names, extended attributes (the records `SCHILY.xattr.*` and `LIBARCHIVE.xattr.*`), sparse files
+//! (old GNU, PAX 0.0, 0.1 and 1.0), devices, hard links, and times with nanoseconds and before
+//! 1970. The writer creates PAX archives, with records only where the plain header does not
+//! suffice, and with sparse files in GNU's PAX 1.0 format.
 //!
 //! Where tar leaves a choice, these rules apply:
-//! - Directories that are in the path of a file but not in the archive are *implied*, with mode 0755, owner 0:0 and time 0.
-//!   The same holds for the root.
-//! - If several entries have the same path, the last one counts. A repeated directory keeps its files. A file cannot
-//!   replace a directory that has files.
-//! - A leading `/` is removed. A `..` in a path is an error, and so is a file below something that is not a directory:
-//!   links in an archive cannot redirect other entries.
+//! - Directories that are in the path of a file but not in the archive are *implied*, with mode
+//!   0755, owner 0:0 and time 0. The same holds for the root.
+//! - If several entries have the same path, the last one counts. A repeated directory keeps its
+//!   files. A file cannot replace a directory that has files.
+//! - A leading `/` is removed. A `..` in a path is an error, and so is a file below something that
+//!   is not a directory: links in an archive cannot redirect other entries.
 //! - A hard link must name an earlier file.
-//! - An archive must have its end marker; otherwise one that was truncated between two files would look complete.
+//! - An archive must have its end marker; otherwise one that was truncated between two files would
+//!   look complete.
 
 mod buffer;
 mod header;
@@ -38,7 +41,8 @@ const EXTENTS_AT_ONCE: usize = 4096;
 
 /// A tar archive as a tree. Opening it reads all headers once; file data stays in the archive.
 ///
-/// Memory use is proportional to the number of entries and of fragments of sparse files, not to file sizes.
+/// Memory use is proportional to the number of entries and of fragments of sparse files, not to
+/// file sizes.
 pub struct Tar {
     archive: Box<dyn ReadAt>,
     tree: Overlay<InArchive>,
@@ -73,8 +77,8 @@ enum End {
 #[derive(Default)]
 struct InArchive {
     content: MemberContent,
-    /// Offset and length of the PAX records with extended attributes, which are parsed again on demand; the length is
-    /// 0 if there are none.
+    /// Offset and length of the PAX records with extended attributes, which are parsed again on
+    /// demand; the length is 0 if there are none.
     xattrs_at: u64,
     xattrs_len: u32,
     /// Not in the archive itself, but in the path of an entry.
@@ -115,13 +119,15 @@ impl Tar {
     /// Reads the headers of an archive.
     ///
     /// # Errors
-    /// The archive cannot be read, is truncated, breaks the format or the rules above, or exceeds `limits`.
+    /// The archive cannot be read, is truncated, breaks the format or the rules above, or exceeds
+    /// `limits`.
     pub fn open(archive: Box<dyn ReadAt>, limits: Limits) -> Result<Tar> {
         Self::open_until(archive, limits, End::FirstMarker)
     }
 
-    /// Like [`Tar::open`], but reads on after an end marker: for archives that were concatenated. Blocks of zeros between
-    /// entries are skipped, and the last marker is followed by nothing else.
+    /// Like [`Tar::open`], but reads on after an end marker: for archives that were concatenated.
+    /// Blocks of zeros between entries are skipped, and the last marker is followed by nothing
+    /// else.
     ///
     /// # Errors
     /// As for [`Tar::open`].
@@ -148,11 +154,12 @@ impl Tar {
         })
     }
 
-    /// Reads an archive that `fill` writes into an unnamed file in the directory `spool`: for what can only be read once, such as
-    /// a pipe, and for a decompressor.
+    /// Reads an archive that `fill` writes into an unnamed file in the directory `spool`: for what
+    /// can only be read once, such as a pipe, and for a decompressor.
     ///
     /// # Errors
-    /// As for [`Tar::open`]; [`Error::File`] with the directory if the file cannot be created or written; and those of `fill`.
+    /// As for [`Tar::open`]; [`Error::File`] with the directory if the file cannot be created or
+    /// written; and those of `fill`.
     pub fn spooled(
         fill: impl FnOnce(&mut dyn Write) -> io::Result<u64>,
         spool: &Path,
@@ -161,8 +168,8 @@ impl Tar {
         Tar::open(Box::new(crate::spool(fill, spool)?), limits)
     }
 
-    /// Whether a file that begins with `start` is a tar archive: its first header has the right checksum, or the whole
-    /// file is the end marker of an empty archive, with the usual padding.
+    /// Whether a file that begins with `start` is a tar archive: its first header has the right
+    /// checksum, or the whole file is the end marker of an empty archive, with the usual padding.
     pub fn recognises(start: &[u8]) -> bool {
         const EMPTY_BYTES: std::ops::RangeInclusive<usize> = 1024..=20 * 512;
         let Some(block) = start.first_chunk::<512>() else {

@@ -40,8 +40,8 @@ impl PaxHeader<'_> {
 
         let mut records = RecordBuffer::default();
         let split = split_path(self.path).filter(|_| self.sparse.is_none());
-        // Records are UTF-8 unless the first one says otherwise. GNU tar warns about that one; libarchive warns
-        // without it.
+        // Records are UTF-8 unless the first one says otherwise. GNU tar warns about that one;
+        // libarchive warns without it.
         let is_text = |name: &[u8], fits: bool| fits || str::from_utf8(name).is_ok();
         if !is_text(self.path, split.is_some())
             || !is_text(&self.link_target, self.link_target.len() <= 100)
@@ -95,12 +95,14 @@ impl PaxHeader<'_> {
     }
 }
 
-/// Splits a path into ustar's prefix and name, which readers join with a `/`; `None` if it does not fit.
+/// Splits a path into ustar's prefix and name, which readers join with a `/`; `None` if it does not
+/// fit.
 fn split_path(path: &[u8]) -> Option<(&[u8], &[u8])> {
     if path.len() <= 100 {
         return Some((b"", path));
     }
-    // The name has at most 100 bytes, and is neither empty nor just the slash that ends a directory.
+    // The name has at most 100 bytes, and is neither empty nor just the slash that ends a
+    // directory.
     let from = path.len().checked_sub(101)?;
     let slash = path[from..path.len() - 2]
         .iter()

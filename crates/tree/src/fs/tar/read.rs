@@ -19,18 +19,19 @@ use crate::{
     to_usize,
 };
 
-/// Maximum size of the PAX records or the long name before an entry. Real ones hold a path and some attributes; maps
-/// of sparse files (PAX 0.1) have about 20 bytes per fragment.
+/// Maximum size of the PAX records or the long name before an entry. Real ones hold a path and some
+/// attributes; maps of sparse files (PAX 0.1) have about 20 bytes per fragment.
 const EXTENSION_BYTES_MAX: u64 = 64 << 20;
 
 /// Maximum length of one name in a path (`NAME_MAX` in Linux).
 const NAME_BYTES_MAX: usize = 255;
 
-/// Maximum length of a path: enough for [`Limits::depth_max`] names of usual length, and little memory.
+/// Maximum length of a path: enough for [`Limits::depth_max`] names of usual length, and little
+/// memory.
 const PATH_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum number of directories that an entry may imply on average, so that an archive of long paths never needs more
-/// memory than a few hundred times its size.
+/// Maximum number of directories that an entry may imply on average, so that an archive of long
+/// paths never needs more memory than a few hundred times its size.
 const IMPLIED_PER_ENTRY_MAX: u64 = 64;
 
 /// A directory that is not in the archive, or not yet.
@@ -85,7 +86,8 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Reads one entry and the extension headers before it. Returns the offset of the next one; `None` at the end.
+    /// Reads one entry and the extension headers before it. Returns the offset of the next one;
+    /// `None` at the end.
     fn entry(&mut self, mut at: u64) -> Result<Option<u64>> {
         let first_at = at;
         let mut overrides = self.global.clone();
@@ -363,8 +365,9 @@ impl Scan<'_> {
         }
     }
 
-    /// The map of PAX sparse format 1.0, which is stored before the data: the number of fragments, then offset and
-    /// length of each, one decimal number per line, padded to whole blocks. Returns it with its padded length.
+    /// The map of PAX sparse format 1.0, which is stored before the data: the number of fragments,
+    /// then offset and length of each, one decimal number per line, padded to whole blocks. Returns
+    /// it with its padded length.
     fn map_in_data(&mut self, data_at: u64, stored_len: u64) -> Result<(Vec<(u64, u64)>, u64)> {
         let mut read = 0;
         let mut block = [0; 512];
@@ -520,7 +523,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The parent directory of a path, created if necessary, and its last name; `None` for the root.
+    /// The parent directory of a path, created if necessary, and its last name; `None` for the
+    /// root.
     fn parent<'p>(&mut self, path: &'p [u8], at: u64) -> Result<Option<(Ino, &'p [u8])>> {
         if path.first() == Some(&b'/') {
             self.notes.absolute_paths = self.notes.absolute_paths.saturating_add(1);

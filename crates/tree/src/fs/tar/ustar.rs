@@ -1,5 +1,5 @@
-//! The layout of the 512-byte header block: POSIX.1-1988 `ustar` (also POSIX.1-2017, "ustar Interchange Format"), and
-//! GNU's variant, described in its manual ("Basic Tar Format").
+//! The layout of the 512-byte header block: POSIX.1-1988 `ustar` (also POSIX.1-2017, "ustar
+//! Interchange Format"), and GNU's variant, described in its manual ("Basic Tar Format").
 #![cfg_attr(
     not(test),
     warn(
@@ -193,7 +193,8 @@ fn put_octal(field: &mut [u8], mut number: u64) {
 mod tests {
     use super::*;
 
-    /// As GNU tar 1.34 writes it: `tar --format=ustar --owner=0 --group=0 --mtime=@1 -c`, of a file `a` of 5 bytes.
+    /// As GNU tar 1.34 writes it: `tar --format=ustar --owner=0 --group=0 --mtime=@1 -c`, of a file
+    /// `a` of 5 bytes.
     #[test]
     fn header_is_that_of_gnu_tar() {
         let mut header = UstarHeader::new(TypeFlag::Regular, 0o644, 5);

@@ -15,18 +15,21 @@ use crate::{
     EntryId, Error, Extents, FileId, FileKind, Ino, Inventory, Parallel, Progress, Result, ordered,
 };
 
-/// Content bytes per job. Larger files take several jobs. What is in flight should fit the processor's cache.
+/// Content bytes per job. Larger files take several jobs. What is in flight should fit the
+/// processor's cache.
 const CHUNK_BYTES: u64 = 256 << 10;
 
-/// Small files are processed together, up to this many entries or bytes: handing a file over costs as much as reading
-/// it.
+/// Small files are processed together, up to this many entries or bytes: handing a file over costs
+/// as much as reading it.
 const BATCH_ENTRIES_MAX: usize = 64;
 const BATCH_BYTES_MIN: u64 = 128 << 10;
 
-/// Maximum number of fragments per file. If there are more, the smallest holes between them are stored as zeros.
+/// Maximum number of fragments per file. If there are more, the smallest holes between them are
+/// stored as zeros.
 const FRAGMENTS_MAX: usize = 1 << 20;
 
-/// The largest holes that are stored as zeros. Larger ones would make an archive much larger than its source.
+/// The largest holes that are stored as zeros. Larger ones would make an archive much larger than
+/// its source.
 const FILLED_BYTES_MAX: u64 = 64 << 10;
 
 /// Fewer bytes than this are collected before they are written.
@@ -43,24 +46,26 @@ pub struct Summary {
     pub archive_bytes: u64,
     /// Paths of sockets, which tar cannot hold and which were left out.
     pub sockets: Vec<Vec<u8>>,
-    /// Paths of files that could not be read and were left out, with the reason. If such a path is that of a directory,
-    /// it is there without its extended attributes.
+    /// Paths of files that could not be read and were left out, with the reason. If such a path is
+    /// that of a directory, it is there without its extended attributes.
     pub unreadable: Vec<(Vec<u8>, Error)>,
-    /// Paths of files with zeros in place of content that could be read at first and could not later, with the reason.
+    /// Paths of files with zeros in place of content that could be read at first and could not
+    /// later, with the reason.
     pub damaged: Vec<(Vec<u8>, Error)>,
 }
 
 /// Writes a tree as a PAX archive. The same tree gives the same bytes.
 ///
-/// The archive stores content with holes, permissions, numeric owners, modification times in nanoseconds, link
-/// targets, device numbers, extended attributes and hard links. It does not store other times or file attributes.
+/// The archive stores content with holes, permissions, numeric owners, modification times in
+/// nanoseconds, link targets, device numbers, extended attributes and hard links. It does not store
+/// other times or file attributes.
 ///
-/// With `skip_unreadable`, files that cannot be read are left out. What is written cannot be taken back, so files of
-/// more than one part or name are read once before.
+/// With `skip_unreadable`, files that cannot be read are left out. What is written cannot be taken
+/// back, so files of more than one part or name are read once before.
 ///
 /// # Errors
-/// [`Error::File`] if a file cannot be read or became shorter while it was read; [`Error::Io`] if `out` cannot be
-/// written. What was written to `out` before an error is not a valid archive.
+/// [`Error::File`] if a file cannot be read or became shorter while it was read; [`Error::Io`] if
+/// `out` cannot be written. What was written to `out` before an error is not a valid archive.
 pub fn write(
     inventory: &Inventory<'_>,
     skip_unreadable: bool,
@@ -214,8 +219,8 @@ struct MemberReader<'a> {
 }
 
 impl MemberReader<'_> {
-    /// Reads the files that must be known to be readable before anything of them is written: those that take several
-    /// jobs, and those with several names. Returns those that cannot be read.
+    /// Reads the files that must be known to be readable before anything of them is written: those
+    /// that take several jobs, and those with several names. Returns those that cannot be read.
     fn find_lost(&self, parallel: Parallel, summary: &mut Summary) -> Result<HashSet<FileId>> {
         let inventory = self.inventory;
         let files = inventory.names().filter(|&entry| {
@@ -341,7 +346,8 @@ impl MemberReader<'_> {
         Ok(piece)
     }
 
-    /// Appends the header of an entry, and its content unless `plan` is given: then its parts follow separately.
+    /// Appends the header of an entry, and its content unless `plan` is given: then its parts
+    /// follow separately.
     fn entry(
         &self,
         entry: EntryId,
@@ -479,8 +485,8 @@ impl SparseLayout {
         header.sparse = self.map();
     }
 
-    /// Appends a fragment. It is joined with the previous one if it is adjacent, or if the hole between them is smaller
-    /// than `hole_bytes_min`.
+    /// Appends a fragment. It is joined with the previous one if it is adjacent, or if the hole
+    /// between them is smaller than `hole_bytes_min`.
     fn add(&mut self, offset: u64, end: u64, hole_bytes_min: u64) {
         if let Some(last) = self.fragments.last_mut() {
             let hole = offset - (last.offset + last.len);

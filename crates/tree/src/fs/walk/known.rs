@@ -10,8 +10,9 @@ use crate::fs::Ino;
 
 /// Finds files of an inventory by their numbers.
 ///
-/// Almost all files have one name, and are never looked for again. So of all numbers, it is only known which were met, in
-/// little more than a bit if they follow each other, and only files with several names can be found at once.
+/// Almost all files have one name, and are never looked for again. So of all numbers, it is only
+/// known which were met, in little more than a bit if they follow each other, and only files with
+/// several names can be found at once.
 #[derive(Default)]
 pub(super) struct InodeIndex {
     /// By number / 64: a bit for each number that was met.
@@ -48,7 +49,8 @@ impl InodeIndex {
         found.copied()
     }
 
-    /// Adds a file that was not met before. `has_names` is whether its container states that it has several names.
+    /// Adds a file that was not met before. `has_names` is whether its container states that it has
+    /// several names.
     pub(super) fn add(&mut self, inventory: &Inventory, file: u32, ino: Ino, has_names: bool) {
         *self.met.entry(ino.0 / 64).or_default() |= 1 << (ino.0 % 64);
         if has_names || self.is_complete {
@@ -69,7 +71,8 @@ impl InodeIndex {
         self.findable.insert_unique(hash(&file), file, hash);
     }
 
-    /// Makes room for twice as many. The table itself would look at the files in the order of their hashes.
+    /// Makes room for twice as many. The table itself would look at the files in the order of their
+    /// hashes.
     fn make_room(&mut self, inventory: &Inventory) {
         let mut files: Vec<u32> = self.findable.drain().collect();
         files.sort_unstable();

@@ -30,7 +30,8 @@ impl<'a> Listing<'a> {
         }
         self.add_entry(b"", 0, 0)?;
         self.add_file(root, &metadata)?;
-        // Directories still to be read, with their depth. The last one is next, so the walk is depth first.
+        // Directories still to be read, with their depth. The last one is next, so the walk is
+        // depth first.
         let mut open = vec![(EntryId(0), 0u32)];
         while let Some((entry, depth)) = open.pop() {
             if let Err(error) = self.read_dir(entry, depth, &mut open) {

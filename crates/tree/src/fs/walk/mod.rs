@@ -1,7 +1,7 @@
 //! The inventory: a whole tree, sorted, with hard links merged, and without file data.
 //!
-//! Every container is made from an inventory. It holds a file's metadata and name in about 120 bytes, so a tree of ten
-//! million files takes little more than a gigabyte.
+//! Every container is made from an inventory. It holds a file's metadata and name in about 120
+//! bytes, so a tree of ten million files takes little more than a gigabyte.
 
 mod known;
 mod listing;
@@ -15,12 +15,14 @@ use self::listing::Listing;
 use super::{Device, Extents, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
 use crate::{Limits, RecordTable, Result, Scratch, Strings, high_u32, low_u32, wide_u64};
 
-/// A file of an [`Inventory`], by number. 0 is the root, and all numbers below [`Inventory::file_count`] are valid.
+/// A file of an [`Inventory`], by number. 0 is the root, and all numbers below
+/// [`Inventory::file_count`] are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// A name in an [`Inventory`], by number. 0 is the root's empty name, and all numbers below [`Inventory::entry_count`]
-/// are valid. A file has one entry for each of its hard links in the tree.
+/// A name in an [`Inventory`], by number. 0 is the root's empty name, and all numbers below
+/// [`Inventory::entry_count`] are valid. A file has one entry for each of its hard links in the
+/// tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(pub u32);
 
@@ -35,7 +37,8 @@ pub enum WalkStep {
     Leave(EntryId),
 }
 
-/// A whole tree in memory, without file content and extended attributes, which [`Inventory::tree`] still has.
+/// A whole tree in memory, without file content and extended attributes, which [`Inventory::tree`]
+/// still has.
 ///
 /// Created by [`Inventory::of`] and immutable, so threads can share it.
 pub struct Inventory<'t> {
@@ -55,7 +58,8 @@ pub struct Inventory<'t> {
 #[derive(Clone, Copy, Debug)]
 struct FileRecord {
     ino: u64,
-    /// Size of a regular file or symbolic link, number of a device, or first entry and end of a directory.
+    /// Size of a regular file or symbolic link, number of a device, or first entry and end of a
+    /// directory.
     size: u64,
     mtime_seconds: i64,
     mtime_nanoseconds: u32,
@@ -74,7 +78,8 @@ struct FileRecord {
     has_times: u8,
 }
 
-/// Access, change and birth time: low and high half of the seconds, then nanoseconds, without padding.
+/// Access, change and birth time: low and high half of the seconds, then nanoseconds, without
+/// padding.
 type OtherTimes = [u32; 9];
 
 /// One name. 12 bytes when packed.
@@ -150,9 +155,10 @@ impl<'t> Inventory<'t> {
     /// Walks all of `tree`.
     ///
     /// # Errors
-    /// [`File`](crate::Error::File) with the path of a file that cannot be read or whose description is impossible: an invalid,
-    /// repeated or unsorted name, a directory that contains itself or appears twice, or a type that differs from the
-    /// one in its directory. [`Limit`](crate::Error::Limit) if `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
+    /// [`File`](crate::Error::File) with the path of a file that cannot be read or whose
+    /// description is impossible: an invalid, repeated or unsorted name, a directory that contains
+    /// itself or appears twice, or a type that differs from the one in its directory.
+    /// [`Limit`](crate::Error::Limit) if `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
     pub fn of(tree: &'t dyn FileSystem, limits: &Limits) -> Result<Self> {
         Inventory::in_scratch(tree, limits, &Scratch::memory())
     }
@@ -185,7 +191,8 @@ impl<'t> Inventory<'t> {
         self.tree
     }
 
-    /// The number of files, each counted once regardless of its number of names. At least 1, the root.
+    /// The number of files, each counted once regardless of its number of names. At least 1, the
+    /// root.
     pub fn file_count(&self) -> u32 {
         self.files.len() as u32 // the walk refuses more
     }
@@ -261,7 +268,8 @@ impl<'t> Inventory<'t> {
         Extents::new(self.tree, self.ino(file), self.size(file))
     }
 
-    /// The number of names of the file in this tree. [`Metadata::nlink`], which the container states, can differ.
+    /// The number of names of the file in this tree. [`Metadata::nlink`], which the container
+    /// states, can differ.
     pub fn name_count(&self, file: FileId) -> u32 {
         self.record(file).names
     }
@@ -304,7 +312,8 @@ impl<'t> Inventory<'t> {
         }
     }
 
-    /// The file's first name in the order of [`Inventory::steps`], and its only one unless it has hard links.
+    /// The file's first name in the order of [`Inventory::steps`], and its only one unless it has
+    /// hard links.
     pub fn first_name(&self, file: FileId) -> EntryId {
         EntryId(self.record(file).first_entry)
     }
@@ -403,8 +412,8 @@ impl<'t> Inventory<'t> {
         Some(entry)
     }
 
-    /// A directory is read before its children, but all of its entries before the entries of its first child. So the
-    /// hard link that was found first need not be the first in tree order.
+    /// A directory is read before its children, but all of its entries before the entries of its
+    /// first child. So the hard link that was found first need not be the first in tree order.
     fn find_first_names(&mut self) {
         if self.files().all(|file| self.name_count(file) == 1) {
             return;

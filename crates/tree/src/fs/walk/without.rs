@@ -8,8 +8,8 @@ use crate::{Scratch, wide_u64};
 const NONE: u32 = u32::MAX;
 
 impl<'t> Inventory<'t> {
-    /// The same tree without some names and what is below them. A file is left out with its last name; one that
-    /// loses its first name only has another first name.
+    /// The same tree without some names and what is below them. A file is left out with its last
+    /// name; one that loses its first name only has another first name.
     #[must_use]
     pub fn without(&self, is_left_out: impl Fn(EntryId) -> bool) -> Inventory<'t> {
         let mut rest = Inventory::new(self.tree, &Scratch::memory());
@@ -36,7 +36,8 @@ impl<'t> Inventory<'t> {
         rest
     }
 
-    /// Appends a name of another inventory, and its file unless that is here already. Returns the file's number.
+    /// Appends a name of another inventory, and its file unless that is here already. Returns the
+    /// file's number.
     fn take(&mut self, from: &Inventory, entry: EntryId, parent: u32, numbers: &mut [u32]) -> u32 {
         let old = from.file(entry);
         let mut file = numbers[old.0 as usize];

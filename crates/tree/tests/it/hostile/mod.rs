@@ -24,7 +24,8 @@ fn write(fs: &dyn FileSystem, to: &Path) -> Result<(), Error> {
     extract(&inventory, to, &options, &NoProgress).map(drop)
 }
 
-/// Extracts into `jail/out` and checks that this error is returned and that nothing is left afterwards.
+/// Extracts into `jail/out` and checks that this error is returned and that nothing is left
+/// afterwards.
 fn assert_refused(fs: &dyn FileSystem, words: &str) {
     let dir = TempDir::new();
     fs::create_dir(dir.join("jail")).unwrap();
@@ -222,7 +223,8 @@ fn links_planted_in_the_target_are_not_followed() {
     assert_eq!(fs::read(dir.join("out/sub/file")).unwrap(), b"ours");
 }
 
-/// Gives another tree after it was listed, as a directory that changes, or an image that is written meanwhile, does.
+/// Gives another tree after it was listed, as a directory that changes, or an image that is written
+/// meanwhile, does.
 #[test]
 fn extents_that_lie() {
     let plain = ExtentKind::Plain { stored_offset: 0 };

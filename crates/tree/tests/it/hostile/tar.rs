@@ -96,7 +96,8 @@ fn corrupt(bytes: Vec<u8>) -> Corrupt {
     }
 }
 
-/// Reads everything there is: names, metadata, attributes, extents, and content of files up to 1 MiB.
+/// Reads everything there is: names, metadata, attributes, extents, and content of files up to 1
+/// MiB.
 fn read_all(tar: &Tar) -> Result<Vec<(String, FileKind, Vec<u8>)>, Error> {
     let inventory = Inventory::of(tar, &Limits::default())?;
     let mut all = Vec::new();
@@ -394,7 +395,8 @@ fn extension_headers_belong_to_an_entry() {
     );
 }
 
-/// Values of a header that apply to all entries, or to a path, are not copied or split without limit.
+/// Values of a header that apply to all entries, or to a path, are not copied or split without
+/// limit.
 #[test]
 fn headers_cost_no_more_than_they_are_long() {
     for record in [
@@ -610,8 +612,8 @@ fn old_archives_and_odd_entries() {
     ));
 }
 
-/// Archives with random damage whose checksums are made right again: no panic, no hang, and what opens can be read
-/// and written again.
+/// Archives with random damage whose checksums are made right again: no panic, no hang, and what
+/// opens can be read and written again.
 #[test]
 fn damage_with_right_checksums() {
     let good = archive([
@@ -660,7 +662,8 @@ fn damage_with_right_checksums() {
             continue;
         }
         readable += 1;
-        // What could be read can be written, and read again as the same; unless it is too large to be written here.
+        // What could be read can be written, and read again as the same; unless it is too large to
+        // be written here.
         let inventory = Inventory::of(&tar, &Limits::default()).unwrap();
         if inventory.content_bytes() > 1 << 20 {
             continue;
