@@ -80,6 +80,9 @@ impl ImageReceiver {
         let target = ImageTarget::open(image)?;
         let source = stream.name();
         let read = || format!("read {source}");
+        if stream.metadata().is_some_and(fs::Metadata::is_dir) {
+            refuse!("{}: not a send stream", read());
+        }
         let opened = Container::of(stream, None);
         let opened = opened.during(|| format!("open {source}"))?;
         let Container::SendStream(stream) = opened else {
