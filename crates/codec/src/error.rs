@@ -14,7 +14,7 @@ pub enum Error {
     Corrupt(&'static str),
     /// The frame around the blocks of an extent is broken.
     Framing {
-        /// What is wrong.
+        /// The broken rule.
         what: &'static str,
         /// The offset in the stored bytes.
         at: usize,
@@ -36,9 +36,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// What was found in the stored bytes of the block, and at which offset: the value that is
-    /// wrong if it is known, otherwise the first eight bytes as a number, in the order in which a
-    /// hex dump shows them.
+    /// The offset in the stored bytes of the block and the value there: the wrong value if it is
+    /// known, otherwise the first eight bytes as a number, in the order in which a hex dump shows
+    /// them.
     pub fn found(self, stored: &[u8]) -> (usize, u64) {
         match self {
             Error::Framing { at, got, .. } => (at, got),

@@ -129,7 +129,7 @@ fn xz(level: u8, content: &[u8], packed: &mut [u8]) -> Result<usize, Error> {
     }
 }
 
-/// The frames of a zstd file: with it, content is read from the middle without decoding what comes
+/// The frames of a zstd file: with it, content is read from the middle without decoding the content
 /// before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeekTable {

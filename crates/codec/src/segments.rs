@@ -174,7 +174,7 @@ mod tests {
     }
 
     /// Every tail length, and every position in a sector where the last segment can end: the output
-    /// is what Linux writes, and it reads back with and without padding, into a destination that is
+    /// is that of Linux, and it reads back with and without padding, into a destination that is
     /// exact, too short or too long.
     #[test]
     fn every_tail_and_end_reads_back() {

@@ -10,7 +10,7 @@ use crate::memory::{place, with};
 pub struct CustomMem {
     /// Returns memory of this size in bytes, or NULL.
     pub alloc: Option<unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void>,
-    /// Takes back what `alloc` gave.
+    /// Frees memory that `alloc` returned.
     pub free: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
     /// The first argument of both.
     pub opaque: *mut c_void,
@@ -21,7 +21,8 @@ impl CustomMem {
     ///
     /// # Safety
     ///
-    /// What `alloc` gives has as many bytes as it is asked for, which nobody else uses until `free` gets it.
+    /// Memory that `alloc` returns has as many bytes as requested, which no other code uses until
+    /// `free` gets it.
     pub(crate) unsafe fn block(&self, size: usize) -> Option<AllocatedBytes> {
         let (alloc, _) = self.alloc.zip(self.free)?;
         // SAFETY: these are the arguments that it is declared with.
@@ -46,7 +47,7 @@ impl AllocatedBytes {
     ///
     /// # Safety
     ///
-    /// Nobody else uses the block while the results are used.
+    /// No other code uses the block while the results are used.
     pub(crate) unsafe fn place<T>(
         &self,
     ) -> Option<(&'static mut core::mem::MaybeUninit<T>, &'static mut [u8])> {

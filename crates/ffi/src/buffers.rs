@@ -35,7 +35,8 @@ impl InBuffer {
     ///
     /// # Safety
     ///
-    /// There are `size` bytes at `src` that nobody writes to while the result is used, unless `src` is NULL or `size` 0.
+    /// There are `size` bytes at `src` that no code writes to while the result is used, unless
+    /// `src` is NULL or `size` 0.
     pub(crate) unsafe fn rest<'a>(&self) -> Result<&'a [u8], Failure> {
         // SAFETY: the caller promises it.
         let all = unsafe { source(self.src, self.size) }?;
@@ -48,7 +49,8 @@ impl OutBuffer {
     ///
     /// # Safety
     ///
-    /// There are `size` bytes at `dst` that nobody else uses while the result is used, unless `dst` is NULL or `size` 0.
+    /// There are `size` bytes at `dst` that no other code uses while the result is used, unless
+    /// `dst` is NULL or `size` 0.
     pub(crate) unsafe fn rest<'a>(&self) -> Result<&'a mut [u8], Failure> {
         // SAFETY: the caller promises it.
         let all = unsafe { destination(self.dst, self.size) }?;

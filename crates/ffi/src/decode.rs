@@ -25,7 +25,7 @@ pub struct DCtx {
     block: Option<AllocatedBytes>,
 }
 
-/// What the memory is used for.
+/// The use of the memory.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is no allocator, and the workspace has room for the largest"
@@ -33,7 +33,7 @@ pub struct DCtx {
 enum Coder {
     /// Nothing between calls that decode whole frames.
     Nothing,
-    /// Made here: it is larger than what a function should have on a kernel's stack.
+    /// Made here: it is too large for a kernel's stack.
     Stream(Option<Decoder<'static, 'static>>),
     #[cfg(feature = "legacy")]
     Pieces(PiecewiseDecoder),
@@ -43,7 +43,7 @@ enum Coder {
 #[cfg(feature = "legacy")]
 pub(crate) struct PiecewiseDecoder {
     pub(crate) decoder: PieceDecoder<'static, 'static>,
-    /// Where the content so far lies: what blocks refer to.
+    /// Where the content so far lies, which blocks refer to.
     start: *mut c_void,
     size: usize,
 }
@@ -62,7 +62,8 @@ impl DCtx {
     ///
     /// # Safety
     ///
-    /// There are `size` bytes at `workspace` that nobody else uses while the context is used, unless `workspace` is NULL.
+    /// There are `size` bytes at `workspace` that no other code uses while the context is used,
+    /// unless `workspace` is NULL.
     pub(crate) unsafe fn place(workspace: *mut c_void, size: usize) -> Option<&'static mut DCtx> {
         // SAFETY: the caller promises it.
         let (place, memory) = unsafe { place::<DCtx>(workspace, size) }?;
@@ -97,7 +98,7 @@ impl DCtx {
     ///
     /// # Safety
     ///
-    /// It is a context, which nobody uses any more.
+    /// It is a context, which is not used any more.
     #[cfg(feature = "allocator")]
     pub(crate) unsafe fn free(dctx: *mut DCtx) -> Result<(), Failure> {
         // SAFETY: the caller promises it.
@@ -145,7 +146,7 @@ impl DCtx {
         }
     }
 
-    /// Begins another frame, whatever became of this one.
+    /// Begins another frame, abandoning this one if it is incomplete.
     pub(crate) fn reset(&mut self) -> Result<(), Failure> {
         self.stream()?.reset();
         Ok(())
@@ -222,7 +223,8 @@ impl DCtx {
 
 #[cfg(feature = "legacy")]
 impl PiecewiseDecoder {
-    /// Content goes on at `dst`. If that is not where it has ended, what was before cannot be referred to.
+    /// Continues the content at `dst`. If that is not its end, earlier content cannot be referred
+    /// to.
     fn go_on(&mut self, dst: *mut c_void) {
         if self.start.wrapping_byte_add(self.size) != dst {
             (self.start, self.size) = (dst, 0);
@@ -234,8 +236,8 @@ impl PiecewiseDecoder {
     ///
     /// # Safety
     ///
-    /// There are `capacity` bytes at `dst` that nobody else uses during the call, unless `dst` is NULL. If `dst` is where
-    /// the last call's content has ended, that content is still there.
+    /// There are `capacity` bytes at `dst` that no other code uses during the call, unless `dst` is
+    /// NULL. If `dst` is where the last call's content has ended, that content is still there.
     pub(crate) unsafe fn decode(
         &mut self,
         dst: *mut c_void,

@@ -16,7 +16,7 @@ use crate::memory::{ContextMemory, place, with};
 pub struct CCtx {
     memory: ContextMemory,
     coder: Coder,
-    /// Somebody else is to find the sequences, which no encoder here knows.
+    /// Whether a sequence producer is registered, which no encoder here supports.
     pub(crate) has_producer: bool,
     #[cfg(feature = "allocator")]
     owned: Option<OwnedBlocks>,
@@ -29,7 +29,7 @@ struct OwnedBlocks {
     memory: Option<AllocatedBytes>,
 }
 
-/// What the memory is used for.
+/// The use of the memory.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is no allocator, and the workspace has room for the largest"
@@ -41,7 +41,7 @@ enum Coder {
 }
 
 struct StreamEncoder {
-    /// Made here: it is larger than what a function should have on a kernel's stack.
+    /// Made here: it is too large for a kernel's stack.
     encoder: Option<Encoder<'static, &'static mut [u8]>>,
     #[cfg(feature = "legacy")]
     params: Params,
@@ -64,7 +64,8 @@ impl CCtx {
     ///
     /// # Safety
     ///
-    /// There are `size` bytes at `workspace` that nobody else uses while the context is used, unless `workspace` is NULL.
+    /// There are `size` bytes at `workspace` that no other code uses while the context is used,
+    /// unless `workspace` is NULL.
     pub(crate) unsafe fn place(workspace: *mut c_void, size: usize) -> Option<&'static mut CCtx> {
         // SAFETY: the caller promises it.
         let (place, memory) = unsafe { place::<CCtx>(workspace, size) }?;
@@ -104,14 +105,14 @@ impl CCtx {
     ///
     /// # Safety
     ///
-    /// It is a context, which nobody uses any more.
+    /// It is a context, which is not used any more.
     #[cfg(feature = "allocator")]
     pub(crate) unsafe fn free(cctx: *mut CCtx) -> Result<(), Failure> {
         // SAFETY: the caller promises it.
         let owned = unsafe { &mut (*cctx).owned }.take();
         let OwnedBlocks { context, memory } = owned.ok_or(Failure::NotOwned)?;
         for block in memory.into_iter().chain([context]) {
-            // SAFETY: the context is not used any more, and was what used the memory.
+            // SAFETY: the context is not used any more, and only it used the memory.
             unsafe { block.free() };
         }
         Ok(())
@@ -141,10 +142,10 @@ impl CCtx {
         self.coder = Coder::Nothing;
         self.memory = ContextMemory::new(&mut []);
         if let Some(block) = owned.memory.take() {
-            // SAFETY: what used it is gone.
+            // SAFETY: its user is gone.
             unsafe { block.free() };
         }
-        // SAFETY: who created the context promised what its functions do.
+        // SAFETY: the creator of the context promised the behaviour of its functions.
         owned.memory = unsafe { owned.context.another(bytes) };
         // SAFETY: the block is new.
         let memory = owned.memory.as_ref().and_then(|it| unsafe { it.bytes() });

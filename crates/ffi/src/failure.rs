@@ -8,7 +8,7 @@ pub(crate) enum Failure {
     Null,
     /// The destination is NULL and is said to have room.
     DestinationNull,
-    /// The context was not made ready for this.
+    /// The context was not initialised for this.
     InitMissing,
     /// The context lies in a workspace, and is not to be freed.
     NotOwned,

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn zstd_assume_bmi() {
     unsafe { zstd::assume_bmi() };
 }
 
-/// Ends the process at an instruction that no processor has: what a final library does when it panics.
+/// Ends the process at an invalid instruction, as a final library does when it panics.
 pub fn trap() -> ! {
     #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
     // SAFETY: it ends the process.

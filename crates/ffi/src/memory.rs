@@ -11,7 +11,8 @@ const SIZE_MAX: usize = isize::MAX as usize;
 ///
 /// # Safety
 ///
-/// There are `size` bytes at `start` that nobody writes to while the result is used, unless `start` is NULL or `size` 0.
+/// There are `size` bytes at `start` that no code writes to while the result is used, unless
+/// `start` is NULL or `size` 0.
 pub(crate) unsafe fn bytes<'a>(start: *const c_void, size: usize) -> Option<&'a [u8]> {
     if size == 0 {
         return Some(&[]);
@@ -23,11 +24,13 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_void, size: usize) -> Option<&'a 
     Some(unsafe { slice::from_raw_parts(start.cast(), size) })
 }
 
-/// The bytes at `start`, to be written. `None` as in [`bytes`]. What they hold at first means nothing to anybody.
+/// The bytes at `start`, to be written. `None` as in [`bytes`]. Their initial values have no
+/// meaning.
 ///
 /// # Safety
 ///
-/// There are `size` bytes at `start` that nobody else uses while the result is used, unless `start` is NULL or `size` 0.
+/// There are `size` bytes at `start` that no other code uses while the result is used, unless
+/// `start` is NULL or `size` 0.
 pub(crate) unsafe fn bytes_mut<'a>(start: *mut c_void, size: usize) -> Option<&'a mut [u8]> {
     if size == 0 {
         return Some(&mut []);
@@ -48,7 +51,8 @@ pub(crate) const fn with<T>(bytes: usize) -> usize {
 ///
 /// # Safety
 ///
-/// There are `size` bytes at `workspace` that nobody else uses while the results are used, unless `workspace` is NULL.
+/// There are `size` bytes at `workspace` that no other code uses while the results are used, unless
+/// `workspace` is NULL.
 pub(crate) unsafe fn place<T>(
     workspace: *mut c_void,
     size: usize,
@@ -60,7 +64,8 @@ pub(crate) unsafe fn place<T>(
         .get_mut(skipped..)?
         .split_at_mut_checked(size_of::<T>())?;
     let place = place.as_mut_ptr().cast::<MaybeUninit<T>>();
-    // SAFETY: it has the size of a `T` and its alignment, nobody else has a reference to it, and it need not be initialised.
+    // SAFETY: it has the size of a `T` and its alignment, no other reference to it exists, and it
+    // need not be initialised.
     Some((unsafe { &mut *place }, memory))
 }
 
@@ -86,9 +91,10 @@ impl ContextMemory {
     ///
     /// # Safety
     ///
-    /// What was given before is not used any more.
+    /// Bytes lent before are not used any more.
     pub(crate) unsafe fn lend(&mut self) -> &'static mut [u8] {
-        // SAFETY: these are the bytes that `new` was given for good, and the caller promises that nobody else uses them.
+        // SAFETY: these are the bytes that `new` was given for good, and the caller promises that
+        // no other code uses them.
         unsafe { slice::from_raw_parts_mut(self.start, self.size) }
     }
 }

@@ -1,4 +1,4 @@
-//! Calls as C makes them, small enough for Miri: what lies in a workspace, wherever it begins.
+//! Calls as C makes them, small enough for Miri: contexts in a workspace of any alignment.
 
 use std::vec;
 
@@ -114,7 +114,7 @@ fn pieces_behind_a_dictionary() {
         }
         let src = frame[at..at + wanted].as_ptr().cast();
         let dst = start.wrapping_add(done).cast();
-        // SAFETY: there are as many bytes, and what lies before them is the content so far.
+        // SAFETY: there are as many bytes, and the content so far lies before them.
         let got =
             unsafe { ZSTD_decompressContinue(Some(&mut *dctx), dst, 100 - done, src, wanted) };
         assert!(got < 100, "{got}");

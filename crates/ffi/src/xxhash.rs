@@ -10,7 +10,7 @@ use core::mem::MaybeUninit;
 use crate::memory::bytes;
 use xxhash::{Xxh32, Xxh64};
 
-/// What `update` says of NULL: `-EINVAL`.
+/// The result of `update` for NULL: `-EINVAL`.
 const EINVAL: c_int = -22;
 
 /// `struct xxh32_state`, 44 bytes.

@@ -39,8 +39,8 @@ pub const fn compressed_len_max(len: usize) -> usize {
 ///
 /// A destination of [`compressed_len_max`] bytes always suffices. To get only results that are
 /// smaller than the source, pass a destination one byte shorter than it. The same input gives the
-/// same stream, whatever the workspace held before. Bytes of `dst` after the stream can be
-/// overwritten.
+/// same stream, regardless of the workspace's previous contents. Bytes of `dst` after the stream
+/// can be overwritten.
 pub fn compress(dst: &mut [u8], src: &[u8], workspace: &mut Workspace) -> Option<usize> {
     let seen = &mut workspace.seen;
     seen.fill(0);

@@ -100,8 +100,9 @@ impl<'s> ReverseBitReader<'s> {
         })
     }
 
-    /// A reader of what is left of the stream, which stands at the end of `buffer` with zeros before it. Reading it needs no
-    /// care for the stream's start. `None` if there are not `zeros` bytes of room for them.
+    /// A reader of the rest of the stream, copied to the end of `buffer` with zeros before it.
+    /// Reading it needs no check for the stream's start. `None` if there are not `zeros` bytes of
+    /// room for them.
     #[allow(dead_code, reason = "only `arch` needs it")]
     pub(crate) fn after_zeros<'b, const N: usize>(
         &self,
@@ -129,8 +130,8 @@ impl<'s> ReverseBitReader<'s> {
         Some(bits)
     }
 
-    /// Moves on by as many bits as were taken from `other`, which is what [`after_zeros`](Self::after_zeros) gave for a
-    /// buffer of `size` bytes.
+    /// Moves on by as many bits as were taken from `other`, the result of
+    /// [`after_zeros`](Self::after_zeros) for a buffer of `size` bytes.
     #[allow(dead_code, reason = "only `arch` needs it")]
     pub(crate) fn follow(&mut self, other: &ReverseBitReader<'_>, size: usize) {
         let words = size.saturating_sub(8 + other.at);

@@ -4,7 +4,8 @@ use core::fmt;
 
 /// Why a frame could not be decoded or made.
 ///
-/// The variants separate what the C library's error codes separate, so that a C interface maps them one to one.
+/// The variants correspond to the C library's error codes, so that a C interface maps them one to
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]

@@ -16,8 +16,8 @@ pub const WINDOW_MAX: u64 = 128 << 20;
 /// Reads the content of concatenated frames; skippable frames are passed over.
 ///
 /// Fails with `UnexpectedEof` if the input ends within a frame or holds none, and with `InvalidData` and an
-/// [`Error`] if a frame is invalid. After such an error it fails in the same way again. An error of the reader loses
-/// no data; interrupted reads are repeated.
+/// [`Error`] if a frame is invalid. After such an error it returns the same error again. An error
+/// of the reader loses no data; interrupted reads are repeated.
 pub struct Decoder<R> {
     reader: R,
     workspace: Box<[u8]>,

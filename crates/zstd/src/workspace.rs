@@ -174,14 +174,14 @@ macro_rules! cells {
 #[cfg(feature = "compress")]
 cells!(u16, u32, u64);
 
-/// Room for what is needed for a moment: four counts of bytes, or the tables that sequences are written with.
+/// Scratch memory: four counts of bytes, or the tables that sequences are written with.
 #[cfg(feature = "compress")]
 pub(crate) type Scratch = [[u8; 4]; 1152];
 
 #[cfg(feature = "compress")]
 pub(crate) mod sealed {
-    /// Memory that nobody else changes or moves to another alignment while a coder has it: tables keep what they
-    /// hold from frame to frame. Hence nobody else can implement this.
+    /// Memory that is not changed or moved to another alignment while a coder has it: tables keep
+    /// their values from frame to frame. Hence the trait is sealed.
     pub trait WorkspaceMemory {
         /// The bytes.
         fn bytes(&mut self) -> &mut [u8];
@@ -233,7 +233,7 @@ pub(crate) mod sealed {
     }
 }
 
-/// Takes parts off the front of a workspace, each of them cells of `N` bytes.
+/// Takes parts off the start of a workspace, each of them cells of `N` bytes.
 #[cfg(feature = "compress")]
 pub(crate) struct Carver<'a> {
     rest: &'a mut [u8],

@@ -111,7 +111,7 @@ pub unsafe extern "C" fn ZSTD_compressContinue(
     returned(go_on(cctx, dst, src, Finish::Block))
 }
 
-/// Compresses what is left of the frame; gives the size of that, or an error.
+/// Compresses the rest of the frame; returns its compressed size, or an error.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_compressEnd(
     cctx: Option<&mut CCtx>,

@@ -94,7 +94,7 @@ pub extern "C" fn ZSTD_CDictWorkspaceBound(parameters: Compression) -> usize {
     })
 }
 
-/// Makes a dictionary ready. It is not copied. NULL also if it is not valid.
+/// Prepares a dictionary. It is not copied. Returns NULL also if it is not valid.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_initCDict(
     dict: *const c_void,
@@ -176,7 +176,8 @@ pub unsafe extern "C" fn ZSTD_initCStream_usingCDict(
     Some(cctx)
 }
 
-/// Begins another frame, whatever became of this one. The header tells the size if that is not 0.
+/// Begins another frame, abandoning this one if it is incomplete. The header tells the size if that
+/// is not 0.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_resetCStream(zcs: Option<&mut CCtx>, pledged_src_size: u64) -> usize {
     let reset = || {

@@ -87,7 +87,7 @@ pub extern "C" fn ZSTD_DDictWorkspaceBound() -> usize {
     with::<DDict>(DecoderDictionary::SIZE)
 }
 
-/// Makes a dictionary ready. It is not copied. NULL also if it is not valid.
+/// Prepares a dictionary. It is not copied. Returns NULL also if it is not valid.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_initDDict(
     dict: *const c_void,
@@ -174,15 +174,16 @@ fn begin(
     Some(dctx)
 }
 
-/// Begins another frame, whatever became of this one.
+/// Begins another frame, abandoning this one if it is incomplete.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_resetDStream(zds: Option<&mut DCtx>) -> usize {
     let reset = zds.ok_or(Failure::Null).and_then(DCtx::reset);
     returned(reset.map(|()| 0))
 }
 
-/// Decompresses what there is of a frame. Gives 0 when the frame is complete and given out, how much input would do for the
-/// next step, or an error, which comes again until the stream is reset.
+/// Decompresses the available part of a frame. Returns 0 when the frame is complete and written,
+/// how much input would do for the next step, or an error, which comes again until the stream is
+/// reset.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_decompressStream(
     zds: Option<&mut DCtx>,

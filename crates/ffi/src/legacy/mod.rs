@@ -80,7 +80,7 @@ fn number(failure: Failure) -> usize {
     }
 }
 
-/// What a function returns.
+/// The return value of a function.
 fn returned(result: Result<usize, Failure>) -> usize {
     result.unwrap_or_else(|failure| code(number(failure)))
 }

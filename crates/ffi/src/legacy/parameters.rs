@@ -26,7 +26,7 @@ pub struct Compression {
     pub strategy: c_uint,
 }
 
-/// `ZSTD_frameParameters`: what a frame tells besides its content.
+/// `ZSTD_frameParameters`: the optional fields of a frame.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FrameParameters {
@@ -44,7 +44,7 @@ pub struct FrameParameters {
 pub struct Parameters {
     /// How matches are found.
     pub compression: Compression,
-    /// What a frame tells.
+    /// The optional fields of a frame.
     pub frame: FrameParameters,
 }
 
@@ -139,8 +139,8 @@ pub extern "C" fn ZSTD_checkCParams(parameters: Compression) -> usize {
     returned(checked.map(|()| 0).map_err(Into::into))
 }
 
-/// The same parameters, with window and tables reduced to what the content can use. Those that no encoder takes stay as they
-/// are.
+/// The same parameters, with window and tables reduced to the need of the content. Those that no
+/// encoder takes stay as they are.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub extern "C" fn ZSTD_adjustCParams(
     parameters: Compression,

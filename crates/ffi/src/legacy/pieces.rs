@@ -1,7 +1,7 @@
 //! Frames piece by piece, and bare blocks, decoded to memory that the caller keeps.
 //!
-//! What blocks refer to lies before the destination: each call goes on where the content of the last has ended. A call that
-//! does not may refer to what it writes itself, and to the dictionary.
+//! Blocks refer to the content before the destination: each call continues at the end of the last
+//! call's content. A call that does not may refer to its own output, and to the dictionary.
 
 use core::ffi::{c_uint, c_void};
 
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ZSTD_nextSrcSizeToDecompress(dctx: Option<&mut DCtx>) -
     returned(pieces.map(|pieces| pieces.decoder.wanted()))
 }
 
-/// What these bytes are: `ZSTD_nextInputType_e`.
+/// The type of these bytes: `ZSTD_nextInputType_e`.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_nextInputType(dctx: Option<&mut DCtx>) -> c_uint {
     let pieces = dctx.ok_or(Failure::Null).and_then(DCtx::pieces);

@@ -1,5 +1,5 @@
-//! A pointer to each function, `__` before its name: what a user-space build of the kernel's sources makes of its list of exported
-//! symbols, and what looks whether all are there.
+//! A pointer to each function, `__` before its name: a user-space build of the kernel's sources
+//! derives such pointers from its list of exported symbols, to check that all are defined.
 #![cfg_attr(
     not(feature = "export"),
     expect(non_upper_case_globals, reason = "these are the names in C")
@@ -12,7 +12,7 @@ use core::ffi::c_void;
 #[repr(transparent)]
 pub struct Pointer(*const c_void);
 
-// SAFETY: it points to code, which nobody changes.
+// SAFETY: it points to code, which is immutable.
 unsafe impl Sync for Pointer {}
 
 macro_rules! pointers {

@@ -70,7 +70,8 @@ pub unsafe extern "C" fn zstd_free_cctx(cctx: *mut CCtx) -> usize {
     returned(unsafe { CCtx::free(cctx) }.map(|()| 0))
 }
 
-/// Makes a dictionary ready, with parameters for what is compressed with it. It is not copied. NULL also if it is not valid.
+/// Prepares a dictionary, with parameters for the content compressed with it. It is not copied.
+/// Returns NULL also if it is not valid.
 #[cfg(feature = "compress")]
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_create_cdict_byreference(
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn zstd_compress_using_cdict(
     returned(compress())
 }
 
-/// Encodes sequences and literals that somebody else has found, which this library does not do.
+/// Encodes the caller's sequences and literals, which this library does not support.
 #[cfg(feature = "compress")]
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_compress_sequences_and_literals(
@@ -180,7 +181,7 @@ pub unsafe extern "C" fn zstd_free_dctx(dctx: *mut DCtx) -> usize {
     returned(unsafe { DCtx::free(dctx) }.map(|()| 0))
 }
 
-/// Makes a dictionary ready. It is not copied. NULL also if it is not valid.
+/// Prepares a dictionary. It is not copied. Returns NULL also if it is not valid.
 #[cfg(feature = "decompress")]
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_create_ddict_byreference(

@@ -9,7 +9,7 @@ use crate::buffers::{destination, source};
 use crate::failure::Failure;
 use crate::{CCtx, InBuffer, OutBuffer};
 
-/// `zstd_frame_parameters`: what a frame tells besides its content.
+/// `zstd_frame_parameters`: the optional fields of a frame.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FrameParameters {
@@ -27,7 +27,7 @@ pub struct FrameParameters {
 pub struct Parameters {
     /// How matches are found.
     pub compression: CompressionParameters,
-    /// What a frame tells.
+    /// The optional fields of a frame.
     pub frame: FrameParameters,
 }
 
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn zstd_init_cstream(
     Some(cctx)
 }
 
-/// Begins another frame, whatever became of this one. 0 stands for an unknown size.
+/// Begins another frame, abandoning this one if it is incomplete. 0 stands for an unknown size.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_reset_cstream(
     cstream: Option<&mut CCtx>,
@@ -248,8 +248,8 @@ pub unsafe extern "C" fn zstd_end_stream(
     returned(end())
 }
 
-/// Somebody else is to find the sequences, which this library does not do: the context answers `parameter_unsupported` until
-/// this is called with NULL.
+/// Registers a sequence producer, which this library does not support: the context answers
+/// `parameter_unsupported` until this is called with NULL.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_register_sequence_producer(
     cctx: Option<&mut CCtx>,

@@ -10,10 +10,10 @@ use crate::buffers::{destination, source};
 use crate::failure::Failure;
 use crate::{DCtx, InBuffer, OutBuffer};
 
-/// What a header says of the size of content if it does not tell it.
+/// The content size of a header without one.
 const CONTENT_SIZE_UNKNOWN: u64 = u64::MAX;
 
-/// `zstd_frame_header`, without what the C library reserves behind it.
+/// `zstd_frame_header`, without the reserved fields at its end.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FrameHeader {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn zstd_init_dstream(
     Some(dctx)
 }
 
-/// Begins another frame, whatever became of this one.
+/// Begins another frame, abandoning this one if it is incomplete.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_reset_dstream(dstream: Option<&mut DCtx>) -> usize {
     let reset = || {
@@ -99,9 +99,9 @@ pub unsafe extern "C" fn zstd_reset_dstream(dstream: Option<&mut DCtx>) -> usize
     returned(reset())
 }
 
-/// Decompresses what there is of a frame. Gives 0 when the frame is complete and given out, how much input would do for the
-/// next step, or an error, which comes again until the stream is reset. The last byte of a frame counts as taken only when
-/// all of its content is given out.
+/// Decompresses the available part of a frame. Returns 0 when the frame is complete and written,
+/// how much input would do for the next step, or an error, which comes again until the stream is
+/// reset. The last byte of a frame counts as taken only when all of its content is given out.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_decompress_stream(
     dstream: Option<&mut DCtx>,

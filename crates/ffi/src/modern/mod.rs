@@ -19,10 +19,10 @@ use zstd::Error;
 /// No error has this number or a larger one.
 const MAX_CODE: usize = 120;
 
-/// What NULL instead of a context gives.
+/// The error for NULL instead of a context.
 const GENERIC: usize = 1;
 
-/// The numbers of errors, with their names in the C library and what is said of them.
+/// The numbers of errors, with their names in the C library and their descriptions.
 pub const ERRORS: &[(usize, &str, &CStr)] = &[
     (0, "no_error", c"no error"),
     (GENERIC, "GENERIC", c"a context or a struct is NULL"),
@@ -108,7 +108,7 @@ fn number(failure: Failure) -> usize {
     }
 }
 
-/// What a function returns.
+/// The return value of a function.
 fn returned(result: Result<usize, Failure>) -> usize {
     result.unwrap_or_else(|failure| code(number(failure)))
 }
@@ -128,7 +128,7 @@ pub extern "C" fn zstd_get_error_code(returned: usize) -> c_uint {
     }
 }
 
-/// What the error is that a function has returned, in a few words.
+/// Describes the error in a returned value in a few words.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub extern "C" fn zstd_get_error_name(returned: usize) -> *const c_char {
     let number = zstd_get_error_code(returned) as usize;

@@ -18,8 +18,8 @@ const CHAIN: usize = 1 << 16;
 /// Where each hash of two, three and four bytes was last seen, and for each position the one before
 /// that has the same hash of four bytes.
 ///
-/// The hashes are forgotten between inputs. The chain is not: what it holds of an earlier input
-/// cannot be reached.
+/// The hashes are forgotten between inputs. The chain is not: its links of an earlier input cannot
+/// be reached.
 pub(super) struct Finder {
     two: [u16; 1 << TWO_LOG2],
     three: [u16; 1 << THREE_LOG2],

@@ -1,5 +1,5 @@
-//! The slow encoder: of all ways to express the bytes by the matches that it finds, it takes a
-//! shortest one.
+//! The slow encoder: of all parses of the bytes with the matches that it finds, it takes a shortest
+//! one.
 
 mod finder;
 mod parse;
@@ -60,8 +60,8 @@ impl Default for OptimalWorkspace {
 /// [`decompress`](crate::decompress) is as fast as for [`compress`](crate::compress).
 ///
 /// As for `compress`, a destination of [`compressed_len_max`](crate::compressed_len_max) bytes
-/// always suffices; the same input and level give the same stream, whatever the workspace held
-/// before; and bytes of `dst` after the stream can be overwritten.
+/// always suffices; the same input and level give the same stream, regardless of the workspace's
+/// previous contents; and bytes of `dst` after the stream can be overwritten.
 pub fn compress_optimal(
     dst: &mut [u8],
     src: &[u8],

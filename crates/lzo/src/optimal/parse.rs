@@ -5,7 +5,7 @@ use super::finder::{Effort, Finder, LONG, Match, PositionMatches};
 use crate::output::InstructionWriter;
 use crate::{AFTER_RUN_MAX, MIDDLE_MAX, NEAR_MAX, equal_len};
 
-/// How many bytes are parsed before the best way is written. Longer chunks become at most 0.1 %
+/// How many bytes are parsed before the best parse is written. Longer chunks become at most 0.1 %
 /// smaller.
 const CHUNK: usize = 16 << 10;
 
@@ -22,10 +22,10 @@ type State = u32;
 
 /// A price of one byte, in a [`State`].
 const BYTE: State = 1 << 16;
-/// More than what a chunk costs, with room for further prices.
+/// More than the cost of a chunk, with room for further prices.
 const UNREACHED: State = 0x7fff * BYTE;
 
-/// The way that reaches a position behind a match: the state before the match, its length and its
+/// The parse that reaches a position after a match: the state before the match, its length and its
 /// distance. The least of several is the cheapest.
 #[derive(Clone, Copy)]
 struct Arrival(u64);
@@ -59,7 +59,7 @@ impl Arrival {
 /// Literals since the last match.
 #[derive(Clone, Copy)]
 struct LiteralRun {
-    /// What all has cost with them.
+    /// The price of the parse with them.
     price: u32,
     literals: usize,
     /// The number of literals at which the instruction becomes a byte longer.
@@ -120,7 +120,7 @@ pub(super) struct EncodeCursor {
     pub(super) literals_from: usize,
 }
 
-/// Finds the shortest way.
+/// Finds the shortest parse.
 pub(super) struct Parser {
     ways: [Arrival; CHUNK + LONG],
 }
@@ -199,8 +199,8 @@ impl Parser {
         })
     }
 
-    /// Writes the way to `index`, at which that many literals stay for the next chunk. Returns
-    /// where those begin.
+    /// Writes the parse up to `index`, of which the last `literals` stay for the next chunk.
+    /// Returns where those begin.
     fn emit(
         &mut self,
         out: &mut InstructionWriter<'_>,
@@ -210,7 +210,7 @@ impl Parser {
         index: usize,
         literals: usize,
     ) -> Option<usize> {
-        // The ways are followed from the last to the first, and collected at the end of the part
+        // Arrivals are followed from the last to the first, and collected at the end of the part
         // that was read.
         let mut first = index + 1;
         let mut from = index.saturating_sub(literals);
@@ -274,8 +274,8 @@ fn states(here: State, matched: [State; 4], run: &mut LiteralRun) -> States {
     }
 }
 
-/// Offers the ways that the matches at a position give to the positions behind them; `ways` begins
-/// at this position. All shorter matches would be offers too, but a match that is one byte shorter
+/// Offers the arrivals by the matches at a position to the positions after them; `ways` begins at
+/// this position. All shorter matches would be offers too, but a match that is one byte shorter
 /// than the longest in a form is the only one that matters.
 #[inline(always)]
 fn relax(ways: &mut [Arrival], states: &States, found: &PositionMatches) {

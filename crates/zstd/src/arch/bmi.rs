@@ -3,7 +3,7 @@
 #[cfg(feature = "assume-bmi")]
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// What [`assume_bmi`] was called for.
+/// Whether [`assume_bmi`] was called.
 #[cfg(feature = "assume-bmi")]
 static ASSUMED: AtomicBool = AtomicBool::new(false);
 

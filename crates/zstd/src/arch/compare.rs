@@ -24,7 +24,7 @@ pub(crate) fn prefetch(place: *const u8) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch changes nothing and cannot fail, whatever the address.
+        // SAFETY: a prefetch changes nothing and cannot fail, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     // Every processor of 64 bits has the instruction; without SSE in its features, as in a kernel, the compiler would call the
@@ -97,7 +97,7 @@ mod tests {
         let mut rng = testkit::Rng::new(1);
         for _ in 0..testkit::cases(if cfg!(miri) { 50 } else { 20_000 }) {
             let byte = rng.below(256) as u8;
-            // Bytes that differ from it in one bit, or not, are what a sum would mix up.
+            // A sum would confuse bytes that differ from it in one bit with equal ones.
             let bytes = [0; 16].map(|_: u8| match rng.below(3) {
                 0 => byte,
                 1 => byte ^ (1 << rng.below(8)),

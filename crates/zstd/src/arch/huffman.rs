@@ -1,10 +1,11 @@
 //! The fast loops over the four streams of Huffman-coded literals, in step.
 //!
-//! Twin of both: `huffman::run_four_portable`. What they buy is in `docs/decisions/` ("zstd decoder speed").
+//! Twin of both: `huffman::run_four_portable`. Their gain is recorded in `docs/decisions/` ("zstd
+//! decoder speed").
 //!
 //! The time of one stream is the chain from code to code: index, table, shift. Four chains run side by side, and new
 //! bits come from a word whose address is known a turn ahead, so that loading it is not in the chain. Per stream only the
-//! bits, the bits used and the place to write are needed from code to code: that is what fits in registers.
+//! bits, the bits used and the place to write are needed from code to code: these fit in registers.
 
 use crate::bits::ReverseBitReader;
 use crate::huffman::{CODE_BITS_MAX, HuffmanTable, PairCell, TABLE_CELLS};
@@ -48,8 +49,9 @@ pub(crate) fn run_four(
 
 /// # Safety
 ///
-/// The tables must be what `huffman::read_table` and `huffman::fill_pairs` make: there is a cell for every string of
-/// `log` or of [`CODE_BITS_MAX`] bits, whose codes have at most [`CODE_BITS_MAX`] bits.
+/// The tables must be made by `huffman::read_table` and `huffman::fill_pairs`: there is a cell for
+/// every string of `log` or of [`CODE_BITS_MAX`] bits, whose codes have at most [`CODE_BITS_MAX`]
+/// bits.
 #[inline(never)]
 unsafe fn run_plain(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
     match table.pairs {
@@ -92,7 +94,7 @@ unsafe fn run_singles(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
     let shift = 64 - table.log;
     let out = streams.dst.as_mut_ptr();
     let mut lanes = streams.lanes;
-    // What is needed from code to code, apart.
+    // The state that each code needs, apart.
     let mut bits = lanes.map(|lane| lane.bits);
     let mut to = lanes.map(|lane| out.wrapping_add(lane.to as usize));
     loop {
@@ -162,7 +164,7 @@ unsafe fn run_pairs(pairs: &[PairCell; TABLE_CELLS], streams: &mut Streams<'_, '
                 turns = turns.min(limits[lane]);
             }
         }
-        // What is needed from code to code, apart.
+        // The state that each code needs, apart.
         let mut bits = lanes.map(|lane| lane.bits);
         let mut to = lanes.map(|lane| out.wrapping_add(lane.to as usize));
         for _ in 0..turns {
@@ -197,7 +199,8 @@ unsafe fn run_pairs(pairs: &[PairCell; TABLE_CELLS], streams: &mut Streams<'_, '
     }
 }
 
-/// Where one stream stands. Of 32 bits what can be: four of these are the larger part of the stack that is needed here.
+/// The position in one stream. Fields have 32 bits where possible: four lanes are most of the stack
+/// used here.
 #[derive(Clone, Copy)]
 struct Lane {
     /// Bits at hand, the next one at the top.
@@ -212,7 +215,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// So many turns may be taken that make up to `bytes` each.
+    /// The number of turns that may be taken, each of which makes up to `bytes`.
     #[inline(always)]
     fn turns(&self, bytes: u32) -> u32 {
         let source = self.at.saturating_sub((AHEAD + BACK_MAX) as u32) / BACK_MAX as u32;
@@ -238,7 +241,7 @@ impl Lane {
     }
 }
 
-/// Four streams, what they come from and go to.
+/// Four streams with their source and destination.
 struct Streams<'s, 'd> {
     src: &'s [u8],
     dst: &'d mut [u8],

@@ -28,7 +28,7 @@ pub(crate) mod find;
 #[cfg(feature = "compress")]
 mod out;
 
-/// What the comment before it proves: see `search`.
+/// An expression that the comment before it proves valid: see `search`.
 #[cfg(feature = "compress")]
 macro_rules! proven {
     ($read:expr) => {
@@ -37,7 +37,7 @@ macro_rules! proven {
     };
 }
 
-/// A function whose documentation says what its caller has to prove: see `search`.
+/// A function whose documentation states the obligations of its caller: see `search`.
 #[cfg(feature = "compress")]
 macro_rules! proven_fn {
     ($(#[$meta:meta])* $visibility:vis fn $($rest:tt)*) => {
@@ -55,7 +55,7 @@ pub(crate) mod streams;
 #[cfg(all(test, feature = "decompress"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Twin {
-    /// What the processor allows.
+    /// The fastest that the processor allows.
     Fastest,
     /// Pointers, and no instructions that not every processor has.
     Plain,

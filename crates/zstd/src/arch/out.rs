@@ -1,4 +1,4 @@
-//! What the loops of `streams` write and read, without checks. The safe twin is `encode/out.rs`.
+//! Unchecked memory access for the loops in `streams`. The safe twin is `encode/out.rs`.
 
 /// Bytes that a bit stream is written to.
 pub(crate) struct Out<'a>(&'a mut [u8]);

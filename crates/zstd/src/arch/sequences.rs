@@ -1,9 +1,11 @@
 //! The fast loop over sequences: read one, copy its literals, copy its match.
 //!
-//! Twin: `decode::execute::run_portable`. What it buys is in `docs/decisions/` ("zstd decoder speed").
+//! Twin: `decode::execute::run_portable`. Its gain is recorded in `docs/decisions/` ("zstd decoder
+//! speed").
 //!
 //! The loop holds all its state in registers and checks, once a sequence, that everything the sequence may touch lies
-//! within its buffers with a chunk to spare; then it copies in whole chunks. What is not easy goes back to the caller.
+//! within its buffers with a chunk to spare; then it copies in whole chunks. The caller handles the
+//! remaining sequences.
 
 use crate::decode::output::{BlockOutput, CHUNK, Literals, OlderHistory};
 use crate::sequences::{DecodedSequence, SequenceReader, TableKind};
@@ -202,15 +204,16 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         return None;
     }
     // Addresses, not pointers, where they are only compared: they may be those of no byte.
-    // Literals are copied up to here: chunks may reach farther than they, but not farther than what is readable.
+    // Literals are copied up to here: chunks may read past their end, but not past the readable
+    // bytes.
     let literals_easy_end =
         literals_base.addr() + literals_end.min(readable_end.saturating_sub(CHUNK));
-    // Content up to here is easy, as what is behind it may be written over.
+    // Content up to here is easy, as the bytes after it may be overwritten.
     let scratch_end = output.scratch_end.min(output.bytes.len());
     let easy_end = out.addr() + output.end.min(scratch_end.saturating_sub(CHUNK));
     let start = out.addr() + output.start;
     let window = output.window.min(u32::MAX as usize);
-    // What lies before `start` in the content lies before this in the buffer.
+    // Content before `start` ends here in the buffer.
     let older_end = match output.older {
         OlderHistory::Wrapped { end } if WRAPPED => end,
         _ => 0,
@@ -275,7 +278,7 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         let mut literal_count = literal_length.base() as usize;
         let mut length = match_length.base() as usize;
         let offset_extra = offset_cell.extra();
-        // Of 64 bits: what is corrupt is larger than any offset and any window.
+        // 64 bits wide: a corrupt offset exceeds any valid offset and any window.
         let offset;
         if offset_extra > 1 {
             offset = u64::from(offset_cell.base()) + read!(offset_extra);
@@ -422,8 +425,8 @@ unsafe fn copy_literals(mut from: *const u8, mut to: *mut u8, count: usize) {
 unsafe fn copy_match(mut from: *const u8, mut to: *mut u8, offset: usize, length: usize) {
     let end = to.wrapping_add(length);
     if offset >= 16 {
-        // SAFETY: the first 32 bytes are a chunk. The source may reach into what this copy has just written, but a
-        // piece of 16 bytes never into itself.
+        // SAFETY: the first 32 bytes are a chunk. The source may overlap bytes that this copy has
+        // just written, but a piece of 16 bytes never overlaps itself.
         unsafe { copy::<16>(from, to) };
         // SAFETY: the same.
         unsafe { copy::<16>(from.wrapping_add(16), to.wrapping_add(16)) };
@@ -458,7 +461,7 @@ unsafe fn copy_match(mut from: *const u8, mut to: *mut u8, offset: usize, length
     }
     let stride = usize::from(STRIDE[offset & 15]);
     while to < end {
-        // SAFETY: `to` is before `end`; the source lies in what is there already.
+        // SAFETY: `to` is before `end`; the source lies in bytes already written.
         unsafe { copy::<8>(to.wrapping_sub(stride), to) };
         to = to.wrapping_add(8);
     }

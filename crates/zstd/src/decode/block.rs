@@ -9,7 +9,7 @@ use crate::literals::{self, Coding};
 use crate::sequences::{self, Logs, REPEAT_OFFSETS, SequenceReader, update_tables};
 use crate::workspace::DecoderTables;
 
-/// What one block leaves to the next of its frame, beside the tables themselves.
+/// State that a block passes to the next of its frame, besides the tables.
 #[derive(Clone, Debug)]
 pub(crate) struct FrameState {
     /// The longest code of the Huffman table; `None` if there is none.
@@ -179,7 +179,8 @@ fn push_last_literals(
     Ok(if cut { Extent::Truncated } else { extent })
 }
 
-/// Reads the Huffman table, if there is one, and makes that of pairs, if it helps; gives what is left of the section.
+/// Reads the Huffman table, if there is one, and makes that of pairs, if it helps; returns the rest
+/// of the section.
 #[inline(never)]
 fn read_codes<'s>(
     header: &literals::LiteralsHeader,
@@ -203,7 +204,7 @@ fn read_codes<'s>(
     Ok(codes)
 }
 
-/// Reads a Huffman table; gives what is left of the section.
+/// Reads a Huffman table; returns the rest of the section.
 fn read_table<'s>(
     stored: &'s [u8],
     state: &mut FrameState,

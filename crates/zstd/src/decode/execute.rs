@@ -1,8 +1,8 @@
 //! Executing sequences: content from literals and history (RFC 8878, section 3.1.1.4).
 //!
-//! Two loops share the work. The fast one copies in chunks that may write beyond the end of what they copy; it
-//! runs while there is room for that. The exact one does what the fast one leaves over. Of the fast loop there are twins:
-//! one in safe code, here, which is the definition, and one in [`arch`](crate::arch).
+//! Two loops share the work. The fast one copies in chunks that may write beyond the end of a copy;
+//! it runs while there is room for that. The exact one does the rest. Of the fast loop there are
+//! twins: one in safe code, here, which is the definition, and one in [`arch`](crate::arch).
 
 use super::output::{BlockOutput, CHUNK, Extent, FullOutput, Literals};
 use crate::Error;
@@ -27,7 +27,7 @@ pub(crate) fn execute(
             Some(sequence) => sequence,
             None => reader.read(),
         };
-        // What was read beyond the stream's start has no meaning.
+        // A sequence read beyond the stream's start has no meaning.
         if reader.bits.is_overrun() {
             return Err(Error::Corruption);
         }

@@ -84,7 +84,7 @@ impl<'d> DecodeOptions<'d> {
         self
     }
 
-    /// Puts the dictionary's tables in force.
+    /// Loads the dictionary's tables.
     fn load(&self, tables: &mut DecoderTables<'_>) -> Result<Loaded<'d>, Error> {
         match self.prepared {
             Some(prepared) => Ok(prepared.load(tables)),

@@ -9,7 +9,7 @@ use crate::frame::{BlockHeader, BlockKind};
 use crate::workspace::DecoderTables;
 use crate::{Error, Frame, FrameHeader};
 
-/// What came of decoding one frame.
+/// The result of decoding one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodedFrame {
     /// Bytes written to the start of the destination.
@@ -69,11 +69,13 @@ impl DecodeOptions<'_> {
         Ok(at)
     }
 
-    /// Decodes one frame as file systems store them: its end is found, what follows is not looked at, and `dst` may be
-    /// shorter or longer than the content.
+    /// Decodes one frame as file systems store them: its end is found, bytes after it are ignored,
+    /// and `dst` may be shorter or longer than the content.
     ///
-    /// Stops at the content that does not fit; what follows it in the frame is not read, nor is the checksum compared. Where `dst`
-    /// ends with a block, the next block is decoded to see whether the content goes on, and can be an error. Skippable frames before the frame are passed over. Otherwise as [`decompress`](Self::decompress).
+    /// Stops at the content that does not fit; the rest of the frame is not read, and the checksum
+    /// is not compared. Where `dst` ends with a block, the next block is decoded to see whether the
+    /// content goes on, and can be an error. Skippable frames before the frame are passed over.
+    /// Otherwise as [`decompress`](Self::decompress).
     pub fn decompress_extent(
         &self,
         dst: &mut [u8],
@@ -109,7 +111,7 @@ impl DecodeOptions<'_> {
     }
 }
 
-/// What follows a skippable frame.
+/// Returns the bytes after a skippable frame.
 fn skip(src: &[u8], size: u32) -> Result<&[u8], Error> {
     let rest = src.get(8..).unwrap_or_default();
     usize::try_from(size)
@@ -142,15 +144,16 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
         })
     }
 
-    /// What a frame begins with: tables and repeat offsets, and the content before its own.
+    /// Returns the initial state of a frame (tables and repeat offsets) and the content before its
+    /// own.
     #[inline(never)]
     fn load_dictionary(&mut self) -> Result<(FrameState, &'d [u8]), Error> {
         let loaded = self.options.load(&mut self.tables)?;
         Ok((FrameState::new(&loaded), loaded.content))
     }
 
-    /// Decodes the frame that `src` begins with to `dst[start..]`; gives where the content ends. `src` is then what
-    /// follows the frame, or the last block that was read.
+    /// Decodes the frame that `src` begins with to `dst[start..]`; gives where the content ends.
+    /// `src` is then the rest after the frame, or after the last block that was read.
     ///
     /// Apart from its callers, for smaller frames on the stack.
     #[inline(never)]

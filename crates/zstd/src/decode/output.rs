@@ -2,7 +2,7 @@
 
 use crate::Error;
 
-/// The fast loop writes and reads no farther than this many bytes after what it copies.
+/// The fast loop writes and reads at most this many bytes past the end of a copy.
 pub(crate) const CHUNK: usize = 32;
 
 /// Sequences at the end of a block that make up for a whole chunk, as each gives at least 3 bytes.
@@ -48,11 +48,11 @@ pub(crate) struct BlockOutput<'o, 'd> {
     pub(crate) older: OlderHistory<'d>,
     /// Matches reach back no farther than this many bytes, except into a dictionary.
     pub(crate) window: usize,
-    /// What it means that content does not fit before `end`.
+    /// The meaning of content that does not fit before `end`.
     pub(crate) full: FullOutput,
 }
 
-/// What it means that content does not fit.
+/// The meaning of content that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FullOutput {
     /// The frame breaks its own word.
@@ -86,7 +86,7 @@ impl BlockOutput<'_, '_> {
         }
     }
 
-    /// Writes all of `src`, or what fits of it.
+    /// Writes all of `src`, or as much as fits.
     #[inline(never)]
     pub(crate) fn push_slice(&mut self, src: &[u8]) -> Result<Extent, Error> {
         let len = self.fit(src.len())?;
@@ -127,7 +127,7 @@ impl BlockOutput<'_, '_> {
     /// Writes `len` bytes (they fit) of the output buffer that begin at `from`.
     #[inline(always)]
     pub(crate) fn push_within(&mut self, from: usize, len: usize) -> Result<(), Error> {
-        // What `copy_within` asks, in its words: it does not panic.
+        // The preconditions of `copy_within`, in its own terms, so that it does not panic.
         let (size, end) = (self.bytes.len(), from.wrapping_add(len));
         if from > end || end > size || self.at > size - (end - from) {
             return Err(Error::Corruption);

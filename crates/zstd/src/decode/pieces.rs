@@ -13,7 +13,7 @@ use crate::{Error, Frame, FrameHeader};
 /// The checksum after the last block.
 const CHECKSUM_SIZE: usize = 4;
 
-/// What the next piece of a frame is (RFC 8878, section 3.1).
+/// The type of the next piece of a frame (RFC 8878, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceKind {
     /// The frame header, or the rest of it.
@@ -111,7 +111,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         Ok(decoder)
     }
 
-    /// Begins another frame, whatever became of this one.
+    /// Begins another frame, abandoning this one if it is incomplete.
     pub fn reset(&mut self, options: DecodeOptions<'d>) {
         self.options = options;
         self.have = 0;
@@ -122,8 +122,8 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         };
     }
 
-    /// Becomes a copy of `other`, wherever that is in its frame: tables are copied, the dictionary is shared. What follows
-    /// goes on after the same content.
+    /// Becomes a copy of `other`, wherever that is in its frame: tables are copied, the dictionary
+    /// is shared. Decoding continues after the same content.
     pub fn copy_from(&mut self, other: &PieceDecoder<'_, 'd>) {
         self.tables.copy_from(&other.tables);
         self.options = other.options;
@@ -149,7 +149,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         }
     }
 
-    /// What these bytes are; a frame header when the frame is complete, for another one may follow.
+    /// The type of these bytes; a frame header when the frame is complete, as another may follow.
     pub fn next(&self) -> PieceKind {
         match self.stage {
             PieceStage::Skippable { .. } => PieceKind::SkippableFrame,
@@ -254,7 +254,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         Ok(())
     }
 
-    /// Puts the dictionary in force.
+    /// Loads the dictionary.
     fn load(&mut self) -> Result<(), Error> {
         let loaded = self.options.load(&mut self.tables)?;
         self.state = FrameState::new(&loaded);
@@ -286,7 +286,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
     ) -> Result<usize, Error> {
         let size_max = self.header.block_size_max as usize;
         let room = bytes.len() - at;
-        // No block gives more than what is left of the content.
+        // No block gives more than the rest of the content.
         let left = self
             .header
             .content_size
@@ -297,7 +297,7 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         } else {
             (at + most, Error::Corruption)
         };
-        // Matches reach no farther back than the content, and what of it the caller has kept.
+        // Matches reach no farther back than the content that the caller has kept.
         let produced = usize::try_from(self.produced).unwrap_or(usize::MAX);
         let (start, dictionary) = match at.checked_sub(produced) {
             Some(start) => (start, self.dictionary),

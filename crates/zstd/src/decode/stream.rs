@@ -13,25 +13,26 @@ use crate::{Error, Frame, FrameHeader};
 /// Bytes after a block in the window that may be written over.
 const SLACK: usize = 64;
 
-/// What a call of [`Decoder::step`] did.
+/// The progress of a call of [`Decoder::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeProgress {
     /// Bytes of input that are done with.
     pub read: usize,
     /// Bytes of output that were written.
     pub written: usize,
-    /// What the decoder waits for.
+    /// Whether the frame is complete, or which buffer is exhausted.
     pub status: Status,
 }
 
-/// What a decoder waits for.
+/// The status of a decoder after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// A frame is complete: all of it was read and all of its content was given out. What comes next is another frame.
+    /// A frame is complete: all of it was read and all of its content was written. Another frame
+    /// may follow.
     Done,
     /// More input.
     Input {
-        /// So many bytes would do for the next step; never more than the frame still has.
+        /// Bytes sufficient for the next step; never more than the rest of the frame.
         hint: usize,
     },
     /// More room for output.
@@ -60,7 +61,7 @@ pub struct Decoder<'w, 'd> {
     have: usize,
     /// Bytes of `window` that this frame may use.
     capacity: usize,
-    /// In `window`: the end of what was decoded, and of what was given out.
+    /// In `window`: the end of the decoded content, and of the part already written to the output.
     at: usize,
     given: usize,
     older: OlderHistory<'d>,
@@ -105,7 +106,7 @@ impl<'d> SuspendedDecoder<'d> {
     }
 }
 
-/// What the next byte of input belongs to.
+/// The part of a frame that the next byte of input belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecodeStage {
     FrameHeader,
@@ -258,7 +259,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
         }
     }
 
-    /// Prepares for another frame, whatever happened before. Content not given out is lost.
+    /// Prepares for another frame, in any state. Content not yet written is lost.
     pub fn reset(&mut self) {
         self.stage = DecodeStage::FrameHeader;
         self.have = 0;
@@ -323,7 +324,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
     /// is not reported as read before all content is given out, so that a caller may simply go on while there is input.
     ///
     /// Fails with the errors of a bad frame, and with [`Error::WindowTooLarge`] if its window does not fit in the
-    /// workspace. What was read and written before the error in the same call is not reported.
+    /// workspace. Bytes read and written before the error in the same call are not reported.
     pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<DecodeProgress, Error> {
         if let Some(error) = self.error {
             return Err(error);
@@ -372,9 +373,11 @@ impl<'w, 'd> Decoder<'w, 'd> {
     /// Decodes a part of a frame that is in memory as a whole: `dst.len()` bytes of content from `start` on, fewer if
     /// the content ends before.
     ///
-    /// Stops at the content that does not fit; what follows it in the frame is not read, nor is the checksum compared. Where the
-    /// part ends with a block, the next block is decoded to see whether the content goes on, and can be an error. Begins with the first frame in `src`, whatever the decoder did before; skippable frames before it are passed over.
-    /// A part that begins with the content's first byte is decoded faster, and without memory for a window, by
+    /// Stops at the content that does not fit; the rest of the frame is not read, and the checksum
+    /// is not compared. Where the part ends with a block, the next block is decoded to see whether
+    /// the content goes on, and can be an error. Begins with the first frame in `src`, in any state
+    /// of the decoder; skippable frames before it are passed over. A part that begins with the
+    /// content's first byte is decoded faster, and without memory for a window, by
     /// [`DecodeOptions::decompress_extent`].
     ///
     /// Fails as [`step`](Self::step) does, and with [`Error::SrcSizeWrong`] if `src` ends within the frame.
@@ -428,7 +431,7 @@ impl<'w, 'd> Decoder<'w, 'd> {
         }
     }
 
-    /// Gives out what is decoded, as much as fits.
+    /// Writes as much of the decoded content as fits.
     fn give(&mut self, output: &mut [u8]) -> usize {
         let decoded = self.window.get(self.given..self.at).unwrap_or_default();
         let len = decoded.len().min(output.len());
@@ -684,7 +687,8 @@ impl<'w, 'd> Decoder<'w, 'd> {
         Ok(())
     }
 
-    /// Takes in what was written to the window, up to `at`. Apart, because [`produce`](Self::produce) is made three times.
+    /// Accounts for content written to the window, up to `at`. Apart, because
+    /// [`produce`](Self::produce) is made three times.
     #[inline(never)]
     fn produce_to(&mut self, at: usize) {
         if self.header.checksum {

@@ -11,7 +11,7 @@ use crate::{Params, compress, compress_bound, huffman, literals};
 
 const LEVELS: [Twin; 3] = [Twin::Safe, Twin::Plain, Twin::Fastest];
 
-/// What is larger takes Miri too long.
+/// Larger inputs take Miri too long.
 const LARGEST: usize = if cfg!(miri) { 512 } else { 1 << 20 };
 
 fn random(mut seed: u64) -> impl FnMut(u64) -> u64 {
@@ -121,7 +121,7 @@ fn in_pieces(
     result.map(|()| content)
 }
 
-/// What the vectors decode to is read from the table in their README.
+/// The expected content of the vectors is read from the table in their README.
 #[test]
 fn vectors_at_every_level() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata");
@@ -292,8 +292,9 @@ fn block_of(
     block
 }
 
-/// Offsets have 32 bits, content has more: what is corrupt is refused however much lies before it, and the rest is copied
-/// from where it lies. Few of the zeros before it are touched.
+/// Offsets have 32 bits, content sizes more: a corrupt offset is refused regardless of the amount
+/// of content before it, and the rest is copied from its position. Few of the zeros before it are
+/// touched.
 #[cfg(target_pointer_width = "64")]
 #[test]
 fn levels_agree_behind_four_gib() {
@@ -349,7 +350,7 @@ fn levels_agree_behind_four_gib() {
     );
 }
 
-/// What the documentation says of the end of an extent.
+/// The documented behaviour at the end of an extent.
 #[test]
 fn extents_end_with_the_block_after_them() {
     // Two stored blocks of four bytes, and a third one that is cut off.

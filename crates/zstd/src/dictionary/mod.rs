@@ -41,7 +41,7 @@ impl<'d> Dictionary<'d> {
         })
     }
 
-    /// Raw content, whatever it begins with.
+    /// Raw content, even if it begins with the magic number.
     pub const fn raw(content: &'d [u8]) -> Dictionary<'d> {
         Dictionary {
             id: 0,

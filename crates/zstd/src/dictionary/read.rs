@@ -62,7 +62,7 @@ impl<'d> DecoderDictionary<'d> {
         })
     }
 
-    /// The dictionary that was made ready.
+    /// The prepared dictionary.
     pub const fn dictionary(&self) -> Dictionary<'d> {
         self.dictionary
     }
@@ -77,7 +77,7 @@ impl<'d> DecoderDictionary<'d> {
         self.loaded.huffman.is_some()
     }
 
-    /// Puts the tables in force.
+    /// Loads the tables.
     pub(crate) fn load(&self, tables: &mut DecoderTables<'_>) -> Loaded<'d> {
         if let Some(log) = self.loaded.huffman {
             tables.sequences.copy_from_slice(self.sequences);
@@ -90,7 +90,7 @@ impl<'d> DecoderDictionary<'d> {
     }
 }
 
-/// What a frame begins with.
+/// The initial state of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loaded<'d> {
     pub(crate) content: &'d [u8],

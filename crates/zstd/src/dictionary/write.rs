@@ -35,7 +35,7 @@ use crate::workspace::Carver;
 pub struct EncoderDictionary<'d> {
     pub(crate) dictionary: Dictionary<'d>,
     pub(crate) params: Params,
-    /// What of the dictionary's content is used: its end.
+    /// The used part of the dictionary's content: its end.
     pub(crate) content: &'d [u8],
     /// The parts as they are when a frame begins, without room for sequences.
     pub(crate) memory: &'d [u8],
@@ -53,7 +53,7 @@ impl<'d> EncoderDictionary<'d> {
         Carver::SLACK + BlockEncoder::bytes(params, 0)
     }
 
-    /// Makes a dictionary ready for frames with these parameters.
+    /// Prepares a dictionary for frames with these parameters.
     ///
     /// # Errors
     ///
@@ -84,12 +84,12 @@ impl<'d> EncoderDictionary<'d> {
         self.dictionary.has_entropy()
     }
 
-    /// The dictionary that was made ready.
+    /// The prepared dictionary.
     pub const fn dictionary(&self) -> Dictionary<'d> {
         self.dictionary
     }
 
-    /// The parameters that it was made ready for.
+    /// The parameters that it was prepared for.
     pub const fn params(&self) -> &Params {
         &self.params
     }
@@ -105,7 +105,7 @@ fn tables_pay(params: &Params, content: &[u8]) -> bool {
     Finder::bytes(params) / COPIED < content.len()
 }
 
-/// Begins a frame with a dictionary. Gives what of its content is used.
+/// Begins a frame with a dictionary. Returns the used part of its content.
 #[inline(never)]
 fn fill<'d>(
     memory: &mut [u8],
@@ -124,7 +124,7 @@ fn fill<'d>(
 }
 
 impl<'d> Dictionary<'d> {
-    /// Puts the dictionary's tables in force. Gives its content and repeat offsets.
+    /// Loads the dictionary's tables. Returns its content and repeat offsets.
     ///
     /// Fails with [`Error::DictionaryCorrupted`] if the tables are not valid.
     pub(crate) fn load_into(

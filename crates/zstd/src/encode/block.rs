@@ -11,7 +11,7 @@ use crate::workspace::{Carver, Scratch};
 /// Fewer bytes than this are stored as they are.
 const WORTH_COMPRESSING: usize = 7;
 
-/// What a block consists of.
+/// The content of a block.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockContent<'a> {
     pub(crate) literals: &'a [u8],
@@ -21,7 +21,7 @@ pub(crate) struct BlockContent<'a> {
     pub(crate) counts: &'a Counts,
 }
 
-/// The tables in force, and those that the block at hand may put in their place.
+/// The current tables, and those that may replace them with this block.
 pub(crate) struct Entropy<'a> {
     pub(crate) huffman: HuffmanEncoder<'a>,
     huffman_next: HuffmanEncoder<'a>,
@@ -30,14 +30,14 @@ pub(crate) struct Entropy<'a> {
     huffman_scratch: HuffmanScratch<'a>,
     /// Scratch.
     pub(crate) counts: &'a mut Scratch,
-    /// The tables in force that lie in the second of their two places.
+    /// The current tables that lie in the second of their two places.
     second: &'a mut TableSet,
 }
 
-/// What is kept of the tables from block to block beside their memory.
+/// State of the tables from block to block, besides their memory.
 #[derive(Clone, Default)]
 pub(crate) struct EntropyState {
-    /// The tables in force that lie in the second of their two places.
+    /// The current tables that lie in the second of their two places.
     second: TableSet,
     /// The length of the longest code of either Huffman table, 0 where there is none.
     longest: [u8; 2],
@@ -50,7 +50,7 @@ impl<'a> Entropy<'a> {
         + HuffmanScratch::BYTES
         + size_of::<Scratch>();
 
-    /// The bytes of the tables in force, if they lie in the first of their two places.
+    /// The bytes of the current tables, if they lie in the first of their two places.
     pub(crate) const FIRST: core::ops::Range<usize> =
         size_of::<Scratch>()..size_of::<Scratch>() + HuffmanEncoder::BYTES + SequenceTables::BYTES;
 
@@ -78,14 +78,15 @@ impl<'a> Entropy<'a> {
         Carver::over(memory).array()
     }
 
-    /// A frame begins: no table is in force.
+    /// Begins a frame: no table is current.
     pub(crate) fn start_frame(&mut self) {
         self.huffman.invalidate();
         self.tables.invalidate();
     }
 
-    /// Writes the content of a compressed block. `None` if it does not fit in `out`, or if it was seen before it was coded
-    /// that it would take more than `limit`. After that, [`Entropy::commit`] puts the new tables in force.
+    /// Writes the content of a compressed block. `None` if it does not fit in `out`, or if an
+    /// estimate before coding exceeds `limit`. Afterwards, [`Entropy::commit`] makes the new tables
+    /// current.
     fn write_compressed(
         &mut self,
         out: &mut [u8],
@@ -126,7 +127,7 @@ impl<'a> Entropy<'a> {
         Some((literals.bytes + sequences.bytes, new))
     }
 
-    /// The block was written as compressed: its new tables are in force.
+    /// Makes the new tables current, after the block was written as compressed.
     fn commit(&mut self, new: TableSet) {
         self.swap(new);
         self.second.huffman ^= new.huffman;
@@ -135,7 +136,7 @@ impl<'a> Entropy<'a> {
         self.second.match_lengths ^= new.match_lengths;
     }
 
-    /// Puts these of the next tables in the place of those in force.
+    /// Replaces the current tables by these of the next ones.
     fn swap(&mut self, which: TableSet) {
         use core::mem::swap;
         if which.huffman {
@@ -241,7 +242,7 @@ struct TableSet {
     match_lengths: bool,
 }
 
-/// What a block may be.
+/// The permitted forms of a block.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockChoice {
     /// The last of its frame.

@@ -1,4 +1,4 @@
-//! The parts of a workspace, and what becomes of one block.
+//! Divides the workspace into regions and encodes one block.
 
 use super::block::{self, BlockChoice, BlockContent, Entropy};
 use super::division::{BlockPart, Division, DivisionProgress};
@@ -17,7 +17,7 @@ pub(crate) fn store_bytes(params: &Params) -> usize {
     SequenceStore::bytes(params.block_size(), params.strategy.finds_short_matches())
 }
 
-/// What is kept of the parts from block to block beside their memory: numbers alone.
+/// State of the parts from block to block besides their memory: numbers alone.
 #[derive(Clone)]
 pub(crate) struct BlockEncoderState {
     finder: finder::FinderState,
@@ -33,14 +33,14 @@ pub(crate) struct BlockEncoderState {
     followed: u32,
     /// The last offsets after the block at hand.
     repeat_after: [u32; 3],
-    /// Index of the first byte of the frame, less what indexes were lowered by.
+    /// Index of the first byte of the frame, less the amount that indexes were lowered by.
     origin: u32,
     /// How far the frame's indexes reach.
     end_index: u32,
 }
 
 impl BlockEncoderState {
-    /// What is kept before the first frame with these parameters.
+    /// The state before the first frame with these parameters.
     pub(crate) fn new(params: &Params) -> Self {
         BlockEncoderState {
             finder: finder::FinderState::new(params),
@@ -64,7 +64,7 @@ impl BlockEncoderState {
 
 /// The parts of a workspace, in the state of a frame.
 ///
-/// They are memory until one is needed: what is made of it then lies on the stack no longer than that.
+/// They are memory until one is needed: values carved from it lie on the stack only while in use.
 pub(crate) struct BlockEncoder<'a> {
     memory: &'a mut [u8],
     kept: &'a mut BlockEncoderState,
@@ -133,8 +133,9 @@ impl<'a> BlockEncoder<'a> {
         (kept.origin, kept.end_index) = (index, index);
     }
 
-    /// Puts the tables of a dictionary in force, for the frame that was started. Gives what is used of its content, its end of
-    /// at most `history_max` bytes: for [`insert_history`](Self::insert_history).
+    /// Loads the tables of a dictionary for the frame that was started. Returns the used part of
+    /// its content, its end of at most `history_max` bytes, for
+    /// [`insert_history`](Self::insert_history).
     pub(crate) fn load<'d>(
         &mut self,
         dictionary: &Dictionary<'d>,
@@ -145,8 +146,8 @@ impl<'a> BlockEncoder<'a> {
         Ok(&content[content.len() - content.len().min(history_max)..])
     }
 
-    /// Begins a frame after a dictionary that was made ready; `data` is a copy of what is used of its content. If it enters
-    /// the tables here, its first byte has this index.
+    /// Begins a frame after a prepared dictionary; `data` is a copy of the used part of its
+    /// content. If it enters the tables here, its first byte has this index.
     pub(crate) fn start_from(
         &mut self,
         dictionary: &EncoderDictionary<'_>,
@@ -248,7 +249,7 @@ impl BlockEncoder<'_> {
         Ok((reached, bytes))
     }
 
-    /// Divides what follows `from` in the block of `length` bytes that is in the store.
+    /// Divides the part after `from` of the block of `length` bytes that is in the store.
     fn divide(&mut self, from: SequenceMark, length: usize, params: &Params) {
         let kept = &mut *self.kept;
         let regions = Regions::of(self.memory, params);
@@ -409,8 +410,8 @@ impl BlockEncoder<'_> {
         self.kept.min_match
     }
 
-    /// The shortest match that suits a sample of the first block. Where there is a history, the sample decides nothing: the
-    /// tables may hold what was entered for another frame.
+    /// The shortest match that suits a sample of the first block. Where there is a history, the
+    /// sample decides nothing: the tables may hold entries of another frame.
     #[inline(never)]
     fn suitable_min_match(&mut self, params: &Params, data: &[u8], history: bool) -> u8 {
         let is_dense = if history {

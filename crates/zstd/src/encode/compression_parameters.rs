@@ -10,9 +10,9 @@ const CHAINS_FROM: u32 = *WINDOW_LOG_RANGE.start() as u32;
 
 /// `ZSTD_compressionParameters` of the C library: [`Params`] without the flags of the frame, as seven numbers.
 ///
-/// [`Strategy`] has a table of what they mean. [`CompressionParameters::new`] and
-/// [`params`](CompressionParameters::params) are each other's inverse; numbers without a meaning for their strategy are passed
-/// over. A `min_match` of 0 lets a sample of the content decide.
+/// [`Strategy`] has a table of their meanings. [`CompressionParameters::new`] and
+/// [`params`](CompressionParameters::params) are each other's inverse; numbers without a meaning
+/// for their strategy are passed over. A `min_match` of 0 lets a sample of the content decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct CompressionParameters {
@@ -164,8 +164,9 @@ impl CompressionParameters {
         self.params().map(|_| ())
     }
 
-    /// The same, with window and tables reduced to what `source_size` bytes after a dictionary of `dictionary_size` bytes can
-    /// use; `ZSTD_adjustCParams`. A source of unknown size changes nothing.
+    /// The same, with window and tables reduced to the need of `source_size` bytes after a
+    /// dictionary of `dictionary_size` bytes; `ZSTD_adjustCParams`. A source of unknown size
+    /// changes nothing.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a block consists of, and where one set of entropy tables should end and the next begin.
+//! Counts the content of a block and chooses the boundaries between sets of entropy tables.
 
 use super::levels::{DIVISION_CHUNK_MIN, DIVISION_CHUNKS_MAX, DIVISION_GAIN};
 use super::store::{SequenceMark, SequenceStore};
@@ -101,7 +101,8 @@ impl<'a> Division<'a> {
         self.progress.written += 1;
     }
 
-    /// Counts what follows `from` in a block of `length` bytes, and divides it where that pays.
+    /// Counts the content after `from` in a block of `length` bytes, and divides it where that
+    /// pays.
     ///
     /// Literals are counted if they are to be compressed. `scratch` is scratch.
     pub(crate) fn begin(

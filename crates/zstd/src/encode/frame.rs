@@ -22,8 +22,8 @@ pub fn workspace_size(params: &Params) -> usize {
 
 /// Bytes of workspace that a [`Compressor`] needs for a frame of `source_size` bytes that follows a dictionary of
 /// `dictionary_size` bytes: all that [`Dictionary::new`] was given, or the
-/// [`content_size`](EncoderDictionary::content_size) of one that was made ready. More of either never needs less, and [`stream_workspace_size`](crate::stream_workspace_size)
-/// is enough for all.
+/// [`content_size`](EncoderDictionary::content_size) of a prepared one. More of either never needs
+/// less, and [`stream_workspace_size`](crate::stream_workspace_size) is enough for all.
 pub fn dictionary_workspace_size(
     params: &Params,
     dictionary_size: usize,
@@ -33,7 +33,8 @@ pub fn dictionary_workspace_size(
     workspace_size(params) + history + joined_size(params, history, source_size)
 }
 
-/// How much of the content is copied after `history` bytes of a dictionary: what reaches it, as far as there is room.
+/// Bytes of content copied after `history` bytes of a dictionary: those that can refer to it, as
+/// far as there is room.
 fn joined_size(params: &Params, history: usize, source_size: usize) -> usize {
     let reaching = (1 << params.window_log) + params.block_size();
     source_size
@@ -80,7 +81,8 @@ pub fn compress(
     Compressor::new(workspace).compress(dst, src, params)
 }
 
-/// Compresses `src` to one frame in `dst`, as what follows the content of `dictionary`, and returns its length.
+/// Compresses `src` to one frame in `dst` that follows the content of `dictionary`, and returns its
+/// length.
 ///
 /// # Errors
 ///
@@ -97,8 +99,9 @@ pub fn compress_with_dictionary(
 
 /// Compresses one frame after another in the same workspace.
 ///
-/// The workspace may hold anything at first. It is borrowed ([`Compressor::new`]) or owned ([`Compressor::owning`]). What a
-/// frame is does not depend on the frames before it; yet while parameters stay the same, tables are not cleared between frames.
+/// The workspace may hold anything at first. It is borrowed ([`Compressor::new`]) or owned
+/// ([`Compressor::owning`]). The bytes of a frame do not depend on the frames before it; yet while
+/// parameters stay the same, tables are not cleared between frames.
 pub struct Compressor<W> {
     workspace: W,
     /// Of the tables, once they hold something that is known.
@@ -109,7 +112,7 @@ pub struct Compressor<W> {
     kept: Option<BlockEncoderState>,
 }
 
-/// What the places and sizes of tables and the meaning of their cells follow from.
+/// The parameters that determine position and size of the tables and the meaning of their cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct TableLayout {
     strategy: Strategy,
@@ -164,7 +167,7 @@ impl<'w> Compressor<&'w mut [u8]> {
     }
 }
 
-/// What a frame follows.
+/// The history before a frame.
 #[derive(Clone, Copy)]
 enum FrameHistory<'a> {
     Nothing,
@@ -237,8 +240,8 @@ impl<W: WorkspaceMemory> Compressor<W> {
         self.run(dst, src, params, FrameHistory::Dictionary(dictionary))
     }
 
-    /// As [`compress_with_dictionary`](Self::compress_with_dictionary), with a dictionary that was made ready and the parameters
-    /// that it was made ready for.
+    /// As [`compress_with_dictionary`](Self::compress_with_dictionary), with a prepared dictionary
+    /// and the parameters that it was prepared for.
     ///
     /// # Errors
     ///
@@ -299,8 +302,8 @@ impl<W: WorkspaceMemory> Compressor<W> {
     }
 }
 
-/// Begins a frame of content `src` at this index. Gives the length of what is used of a dictionary, and that with the
-/// beginning of `src` after it.
+/// Begins a frame of content `src` at this index. Returns the length of the used part of a
+/// dictionary, and that part followed by the beginning of `src`.
 #[inline(never)]
 fn begin<'m>(
     parts: &mut BlockEncoder<'_>,

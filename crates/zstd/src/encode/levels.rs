@@ -7,10 +7,10 @@ use crate::bits::BIT;
 pub const LEVEL_MIN: i32 = -15;
 /// The strongest level.
 pub const LEVEL_MAX: i32 = 22;
-/// What level 0 means.
+/// The level that 0 selects.
 pub const LEVEL_DEFAULT: i32 = 3;
 
-/// Largest content of each class of the table but the first, which has all that is larger.
+/// Largest content of each class of the table but the first, which has all larger content.
 pub(crate) const CLASS_SIZES: [u64; 3] = [256 << 10, 128 << 10, 16 << 10];
 
 impl Params {
@@ -57,7 +57,7 @@ const fn with(window_log: u8, strategy: Strategy) -> Params {
     }
 }
 
-/// The shortest match is what a sample of the first block suggests.
+/// A sample of the first block decides the shortest match.
 const SAMPLED: Option<u8> = None;
 /// Rows alone, without chains after them.
 const NO_CHAINS: Option<u8> = None;
@@ -304,14 +304,15 @@ impl Strategy {
 pub(crate) const DIVISION_CHUNKS_MAX: usize = 8;
 /// No chunk is smaller than this.
 pub(crate) const DIVISION_CHUNK_MIN: usize = 4096;
-/// A part of its own must save 100 bytes: what its tables cost in time.
+/// A part of its own must save 100 bytes, to pay for the time of its tables.
 pub(crate) const DIVISION_GAIN: i64 = 100 * 8 * BIT as i64;
 
 impl Params {
     /// How many chunks of a block may become parts of their own after its sequences are found: 1 if it is not divided.
     pub(crate) fn division_chunks(&self) -> usize {
         match &self.strategy {
-            // Content of up to 128 KiB is fast and small enough without, and so is what is accelerated.
+            // Content of up to 128 KiB is fast and small enough without, and so are accelerated
+            // levels.
             Strategy::Fast(fast) if fast.acceleration == 0 && self.window_log > 17 => 4,
             Strategy::DoubleFast(_) => 4,
             Strategy::Lazy(lazy) if lazy.lookahead < 2 => 4,
@@ -358,7 +359,7 @@ impl DoubleFast {
 impl Lazy {
     /// Logarithm of the literals after which the step grows by one.
     pub(crate) const PATIENCE_LOG: usize = 8;
-    /// Of what lies within a longer step, nothing enters the rows.
+    /// Positions skipped by a longer step do not enter the rows.
     pub(crate) const ENTERED_STEP: usize = 16;
     /// Smallest and largest row, as logarithms.
     pub(crate) const ROW_LOG_MIN: u8 = 4;
@@ -409,7 +410,8 @@ impl Optimal {
     /// Logarithm of the most entries of the table of three bytes beside sorted positions.
     pub(crate) const TRIPLES_LOG_MAX: u8 = 15;
 
-    /// Logarithm of the bytes after which prices are set again; at first, of the share of what has been counted.
+    /// Logarithm of the bytes after which prices are set again; at first, of the share of the bytes
+    /// counted so far.
     pub(crate) const PRICES_LOG: u32 = 10;
     pub(crate) const PRICES_SHARE_LOG: u32 = 5;
     /// Logarithm of the largest window of short content. There, prices are set after at least
@@ -422,7 +424,8 @@ impl Optimal {
 
     /// Most places of a match whose chains are asked for the candidate that lies farthest back.
     pub(crate) const PLACES_MAX: u32 = 64;
-    /// Hash tables of more than 2^18 entries are prefetched this many positions ahead, and what they point to at half of that.
+    /// Hash tables of more than 2^18 entries are prefetched this many positions ahead, and the
+    /// cells' targets at half of that.
     pub(crate) const LARGE_LOG: u32 = 18;
     pub(crate) const AHEAD: usize = 16;
 

@@ -1,4 +1,4 @@
-//! What the loops of `streams` write and read, with checks: the safe twin of `arch/out.rs`.
+//! Checked memory access for the loops in `streams`: the safe twin of `arch/out.rs`.
 
 /// Bytes that a bit stream is written to.
 pub(crate) struct Out<'a>(&'a mut [u8]);

@@ -23,7 +23,8 @@ const BEYOND_MAX: usize = 4 << 20;
 /// Everything that decides which bytes a frame has, besides its content and dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Logarithm of the window: how far back matches reach, and what a decoder must hold.
+    /// Logarithm of the window: how far back matches reach, and the content that a decoder must
+    /// hold.
     pub window_log: u8,
     /// How matches are found, with the parameters of that.
     pub strategy: Strategy,
@@ -136,7 +137,7 @@ impl Params {
         self
     }
 
-    /// Reduces the window and the tables to what `size` bytes can use.
+    /// Reduces the window and the tables to the need of `size` bytes.
     pub(super) fn narrow(&mut self, size: u64) {
         let needed = 64 - size.saturating_sub(1).leading_zeros() as u8;
         self.window_log = self.window_log.min(needed.max(*WINDOW_LOG_RANGE.start()));

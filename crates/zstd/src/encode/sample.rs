@@ -4,8 +4,8 @@ use super::division::times_log;
 use super::levels::{DENSE_BITS_MIN, SAMPLE_STRIDE, SAMPLED_MIN};
 use crate::workspace::{Cells, Scratch};
 
-/// Whether `data` is dense, as machine code is and what is compressed already: then short matches pay. `None` if it is too
-/// little to see.
+/// Whether `data` is dense, as machine code and compressed data are: then short matches pay. `None`
+/// if the sample is too small.
 pub(crate) fn is_dense(data: &[u8], scratch: &mut Scratch) -> Option<bool> {
     if data.len() < SAMPLED_MIN {
         return None;

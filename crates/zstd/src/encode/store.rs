@@ -5,7 +5,7 @@ use crate::sequences::Sequence;
 /// Bytes that the copying of literals may touch beyond their end.
 pub(crate) const OVERRUN: usize = 32;
 
-/// A place between two sequences of a block: what lies before it.
+/// A boundary between two sequences of a block: the numbers of sequences and bytes before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SequenceMark {
     pub(crate) sequences: usize,
@@ -33,9 +33,10 @@ impl SequenceMark {
 
 /// The sequences and the literals of one block.
 ///
-/// Both lie in one buffer: literals grow from its front, sequences from its back, 8 bytes each. A match of 8 bytes
-/// pays for its own sequence with the literals that it saves, so that a buffer of a block and a quarter or a half is full only
-/// where the matches are very many and very short. The block then simply ends early: [`SequenceStore::push`] says so.
+/// Both lie in one buffer: literals grow from its start, sequences from its end, 8 bytes each. A
+/// match of 8 bytes pays for its own sequence with the literals that it saves, so that a buffer of
+/// a block and a quarter or a half is full only where the matches are very many and very short. The
+/// block then simply ends early: [`SequenceStore::push`] says so.
 pub(crate) struct SequenceStore<'a> {
     buffer: &'a mut [u8],
     literals: usize,
@@ -70,7 +71,7 @@ impl<'a> SequenceStore<'a> {
         }
     }
 
-    /// A store that was filled before, with what it holds.
+    /// A store that was filled before, with its ends.
     pub(crate) fn filled(buffer: &'a mut [u8], ends: StoreLengths) -> Self {
         SequenceStore {
             buffer,
@@ -137,8 +138,8 @@ impl<'a> SequenceStore<'a> {
         self.literals += literals.len();
     }
 
-    /// What a writer without checks starts from: the memory, the end of the literals, the start of the sequences, and how
-    /// much room there is beyond what all the `rest` of the block could need.
+    /// The initial state of an unchecked writer: the memory, the end of the literals, the start of
+    /// the sequences, and the room beyond the need of the `rest` of the block.
     #[cfg(feature = "arch")]
     pub(crate) fn raw_parts(&mut self, rest: usize) -> (&mut [u8], usize, usize, isize) {
         let room = self.sequences - self.literals;
@@ -146,7 +147,7 @@ impl<'a> SequenceStore<'a> {
         (self.buffer, self.literals, self.sequences, room)
     }
 
-    /// What such a writer left behind.
+    /// Takes the ends from such a writer.
     #[cfg(feature = "arch")]
     pub(crate) fn set_ends(&mut self, literals: usize, sequences: usize) {
         assert!(literals <= sequences && sequences <= self.buffer.len());

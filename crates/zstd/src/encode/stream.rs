@@ -21,26 +21,26 @@ fn staged_bytes(params: &Params) -> usize {
     params.block_size() + STAGED_BESIDES
 }
 
-/// What an [`Encoder`] is to complete.
+/// The unit that an [`Encoder`] is to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// Nothing: more input comes.
     Nothing,
-    /// Blocks: everything that was read can be decoded from what is written.
+    /// Blocks: all input read so far can be decoded from the output.
     Block,
     /// The frame.
     Frame,
 }
 
-/// What a call of [`Encoder::step`] did.
+/// The progress of a call of [`Encoder::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncodeProgress {
     /// Bytes of input that were taken.
     pub read: usize,
     /// Bytes of output that were written.
     pub written: usize,
-    /// Bytes of output that wait for room, at least. When this is 0 and all input was taken, what was to be finished is
-    /// finished.
+    /// Bytes of output that wait for room, at least. When this is 0 and all input was taken, the
+    /// requested unit is complete.
     pub held: usize,
     /// How many bytes of input would complete a block.
     pub wanted: usize,
@@ -51,7 +51,7 @@ pub struct EncodeProgress {
 enum EncodeStage {
     /// No frame has begun.
     Ready,
-    /// The frame follows what dictionary it will follow; nothing has been written.
+    /// The dictionary of the frame is settled; nothing has been written.
     Start,
     /// The header has been written.
     Content,
@@ -65,9 +65,9 @@ enum EncodeStage {
 /// Encodes frames from input that comes in pieces.
 ///
 /// All its memory is the workspace, except for a few hundred bytes in the value itself. The workspace is borrowed ([`Encoder::new`]) or
-/// owned ([`Encoder::owning`]); owned, an encoder is one value that can be kept anywhere. What a frame is depends neither on
-/// how its content is cut into pieces (except by flushes) nor on the frames before it. After an error the same error comes again
-/// until [`reset`](Self::reset).
+/// owned ([`Encoder::owning`]); owned, an encoder is one value that can be kept anywhere. The bytes
+/// of a frame depend neither on how its content is cut into pieces (except by flushes) nor on the
+/// frames before it. After an error the same error comes again until [`reset`](Self::reset).
 pub struct Encoder<'d, W> {
     workspace: W,
     state: EncoderState<'d>,
@@ -78,7 +78,7 @@ pub struct Encoder<'d, W> {
 struct EncoderState<'d> {
     params: Params,
     dictionary: Option<Dictionary<'d>>,
-    /// The same, if it was made ready.
+    /// The same, if it is a prepared one.
     prepared: Option<&'d EncoderDictionary<'d>>,
     /// Whether the window begins with its content.
     window_has_content: bool,
@@ -90,10 +90,10 @@ struct EncoderState<'d> {
     filled: usize,
     /// Where the window's first byte lies in the frame, modulo 2^64.
     low: u64,
-    /// What waits in the staged bytes.
+    /// The range of staged bytes that wait for output.
     staged_from: usize,
     staged_to: usize,
-    /// What was said about the size of the content, and how much has been taken.
+    /// The announced size of the content, and the amount taken so far.
     pledged: Option<u64>,
     taken: u64,
     checksum: Xxh64,
@@ -195,14 +195,14 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::StageWrong`] within a frame, which the first [`step`](Self::step) begins, whatever it is given, and
-    /// within a series of bare blocks. The dictionary before then stays in force. Another one can be set when the frame is
-    /// complete, and after [`reset`](Self::reset).
+    /// [`Error::StageWrong`] within a frame, which the first [`step`](Self::step) begins even with
+    /// empty input, and within a series of bare blocks. The previous dictionary then stays set.
+    /// Another one can be set when the frame is complete, and after [`reset`](Self::reset).
     pub fn set_dictionary(&mut self, dictionary: Option<Dictionary<'d>>) -> Result<(), Error> {
         self.state.set_dictionary(dictionary, None)
     }
 
-    /// As [`set_dictionary`](Self::set_dictionary), with a dictionary that was made ready.
+    /// As [`set_dictionary`](Self::set_dictionary), with a prepared dictionary.
     ///
     /// # Errors
     ///
@@ -227,13 +227,13 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
         Ok(())
     }
 
-    /// Begins another frame, whatever became of this one. `pledged` is the size of its content, if that is known: the
-    /// header then tells it, and another size is an error.
+    /// Begins another frame, abandoning this one if it is incomplete. `pledged` is the size of its
+    /// content, if that is known: the header then tells it, and another size is an error.
     pub fn reset(&mut self, pledged: Option<u64>) {
         self.state.reset(pledged);
     }
 
-    /// Takes input, writes output, until one of them is used up and what is to be finished is finished.
+    /// Takes input, writes output, until one of them is used up and the requested unit is complete.
     ///
     /// Nothing is written before a block is complete or is to be finished. With [`Finish::Block`] and
     /// [`Finish::Frame`], call again with the rest of the input and with more output until nothing is held.
@@ -294,7 +294,8 @@ impl<'d> EncoderState<'d> {
         }
     }
 
-    /// The header names a dictionary that blocks refer to from the first on: within a frame it stays what it is.
+    /// The header names a dictionary that blocks refer to from the first on: within a frame it
+    /// cannot change.
     fn set_dictionary(
         &mut self,
         dictionary: Option<Dictionary<'d>>,
@@ -425,7 +426,7 @@ impl<'d> EncoderState<'d> {
         Ok(())
     }
 
-    /// Gives out what waits.
+    /// Writes staged bytes to the output.
     fn drain(&mut self, workspace: &mut [u8], output: &mut [u8]) -> Result<usize, Error> {
         if self.staged_from == self.staged_to {
             return Ok(0);
@@ -438,7 +439,7 @@ impl<'d> EncoderState<'d> {
         Ok(n)
     }
 
-    /// Takes input that fits in a block with what is there.
+    /// Takes input that fits in a block with the bytes already there.
     #[inline(never)]
     fn take(&mut self, workspace: &mut [u8], input: &[u8]) -> Result<(), Error> {
         self.taken += input.len() as u64;
@@ -462,7 +463,8 @@ impl<'d> EncoderState<'d> {
         Ok(())
     }
 
-    /// Writes a block of what was taken, to the output if it surely fits there, else to where it waits.
+    /// Writes a block of the input taken, to the output if it surely fits there, else to the
+    /// staging area.
     fn write_block(
         &mut self,
         workspace: &mut [u8],

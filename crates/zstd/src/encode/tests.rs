@@ -1,5 +1,5 @@
-//! Every strategy on inputs that are small enough for Miri, which sees what no other test does: a read or a write of the
-//! kernels with pointers that lies outside of its slice.
+//! Every strategy on inputs that are small enough for Miri, which alone detects a read or a write
+//! of the pointer kernels outside of its slice.
 
 use std::vec;
 use std::vec::Vec;
@@ -117,7 +117,7 @@ fn small_frames_of_every_strategy() {
             (&content[case..case + short], &single),
         ];
         for (content, params) in parts {
-            // What a workspace holds, and how it is aligned, must not matter.
+            // The initial bytes and the alignment of a workspace must not matter.
             let mut memory = vec![0; workspace_size(params) + 1];
             let mut frame = vec![0; compress_bound(content.len())];
             let size = Compressor::new(&mut memory[..])

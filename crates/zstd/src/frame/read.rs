@@ -1,4 +1,4 @@
-//! Reading frame and block headers, and asking what a frame holds without decoding it.
+//! Reading frame and block headers, and querying a frame without decoding it.
 #![cfg_attr(
     not(test),
     warn(
@@ -43,7 +43,7 @@ pub enum Frame {
     },
 }
 
-/// What the header of a frame says (RFC 8878, section 3.1.1.1).
+/// The fields of a frame header (RFC 8878, section 3.1.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes of the header, magic number included.
@@ -191,7 +191,7 @@ pub(crate) fn le32(src: &[u8], at: usize) -> Option<u32> {
         .map(|&bytes| u32::from_le_bytes(bytes))
 }
 
-/// What a block holds.
+/// The type of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     /// The content as it is.
@@ -245,7 +245,7 @@ pub fn is_frame(src: &[u8]) -> bool {
 /// Bytes of content of the first frame, `None` if its header does not tell; 0 for a skippable frame.
 ///
 /// Fails as [`Frame::parse`] does, and with [`Error::SrcSizeWrong`] if the header is not all there.
-/// The number is what the frame claims: treat it as hostile until the frame is decoded.
+/// The number is the claim of the frame: treat it as hostile until the frame is decoded.
 pub fn content_size(src: &[u8]) -> Result<Option<u64>, Error> {
     match Frame::parse(src)? {
         Frame::Zstd(header) => Ok(header.content_size),

@@ -5,7 +5,7 @@ use super::{BLOCK_HEADER_SIZE, MAGIC, SKIPPABLE_MAGIC};
 /// Longest frame header: magic, descriptor, window, dictionary id, content size.
 pub(crate) const FRAME_HEADER_SIZE_MAX: usize = 4 + 1 + 1 + 4 + 8;
 
-/// What a frame header tells.
+/// The fields of a frame header to write.
 #[derive(Clone, Copy)]
 pub(crate) struct HeaderFields {
     pub(crate) window_log: u8,

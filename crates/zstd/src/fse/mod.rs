@@ -5,7 +5,7 @@
 use crate::Error;
 use crate::bits::BitReader;
 
-/// What the start of a table description says.
+/// The start of a table description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Distribution {
     /// The table has `1 << log` cells.

@@ -50,7 +50,7 @@ pub(crate) fn build(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeanin
 /// Cells of the largest table that [`build_small`] makes: its order of symbols lies on the stack.
 const SMALL: usize = 128;
 
-/// What the step of the spread is multiplied with to give 1, in tables of 32, 64 and 128 cells.
+/// The multiplicative inverse of the spread step, in tables of 32, 64 and 128 cells.
 const INVERSE_STEPS: [usize; 3] = {
     let mut inverses = [1; 3];
     let mut i = 0;

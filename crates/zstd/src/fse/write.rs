@@ -45,15 +45,17 @@ pub(crate) struct FseEncoder<'a> {
     table: &'a mut FseTable,
 }
 
-/// For each symbol eight bytes: in the low half what a state must be raised by so that its upper 16 bits are the number
-/// of bits to write, in the high half where the symbol's states begin. Behind them the next states, two bytes each, those
-/// of a symbol together. Then the accuracy, and whether the table is valid, which need no place on a small stack.
+/// For each symbol eight bytes: in the low half the number to add to a state so that its upper 16
+/// bits are the number of bits to write, in the high half the start of the symbol's states. Behind
+/// them the next states, two bytes each, those of a symbol together. Then the accuracy, and whether
+/// the table is valid, which need no place on a small stack.
 pub(crate) type FseTable = [u8; VALID + 63];
 
 const LOG: usize = 8 * SYMBOLS + 2 * STATES;
 const VALID: usize = LOG + 1;
 
-/// What a symbol's cell holds: what a state must be raised by, and where the symbol's states begin.
+/// The value of a symbol's cell: the number to add to a state, and the start of the symbol's
+/// states.
 #[inline(always)]
 pub(crate) fn symbol(table: &FseTable, symbol: u32) -> (u32, u32) {
     let at = 8 * (symbol as usize & (SYMBOLS - 1));
@@ -357,7 +359,7 @@ pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32)
     writer.finish(out)
 }
 
-/// What `counts` cost in whole bits under probabilities out of 2^`log`.
+/// The cost of `counts` in whole bits under probabilities out of 2^`log`.
 pub(crate) fn cost_of_probabilities(
     counts: &[[u8; 4]],
     probabilities: &[i16],
@@ -469,7 +471,7 @@ mod tests {
             for (cell, place) in cells.iter().enumerate() {
                 let [symbol, _, _, _, low, high, bits, _] = *place;
                 let next = usize::from(u16::from_le_bytes([low, high]));
-                // Whoever comes from one of these states and yields the symbol gets here.
+                // Each of these states leads here when it encodes the symbol.
                 for value in 0..1 << bits {
                     let from = size + next + value;
                     let expected = ((size + cell) as u32, value as u64, u32::from(bits));

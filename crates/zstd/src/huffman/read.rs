@@ -72,7 +72,7 @@ pub(crate) fn long_cells(pairs: &mut [PairCell; TABLE_CELLS]) -> &mut [Cell] {
     pairs.as_flattened_mut().as_chunks_mut().0
 }
 
-/// What a table description says beside the weights.
+/// The properties of a table description besides the weights.
 pub(crate) struct Weights {
     /// The longest code's bits.
     pub(crate) log: u32,
@@ -285,7 +285,7 @@ fn decode_long(table: HuffmanTable<'_>, bits: &mut ReverseBitReader<'_>, dst: &m
     }
 }
 
-/// Decodes what is left of a stream.
+/// Decodes the rest of a stream.
 #[inline(never)]
 fn finish_stream(
     table: HuffmanTable<'_>,
@@ -341,7 +341,8 @@ fn begin_four<'s>(
 /// Decodes four streams after a jump table (RFC 8878, section 3.1.1.3.1.6). `dst` is filled exactly and each stream
 /// is used up exactly, else [`Error::Corruption`].
 ///
-/// `src` lies in `within`: what is before it may be read, which makes the last codes of the first stream sooner done.
+/// `src` lies in `within`: bytes before it may be read, which speeds up the last codes of the first
+/// stream.
 #[inline(never)]
 pub(crate) fn decode_four(
     table: HuffmanTable<'_>,
@@ -432,8 +433,8 @@ fn run_four_portable(
 /// Codes between two refills: 55 bits at most.
 const TURN: usize = 5;
 
-/// Decodes the first bytes of one or four streams, which give `content` bytes in all. What the rest of the streams
-/// holds is not checked.
+/// Decodes the first bytes of one or four streams, which give `content` bytes in all. The rest of
+/// the streams is not checked.
 pub(crate) fn decode_first(
     table: HuffmanTable<'_>,
     src: &[u8],

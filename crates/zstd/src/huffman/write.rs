@@ -328,7 +328,8 @@ fn limit(numbers: &mut [u16; LENGTH_MAX as usize + 1], sorted: &[[u8; 4]], lengt
         numbers[length + 1..].iter().map(|n| usize::from(*n)).sum()
     };
     while debt > 0 {
-        // Lengthen the rarest symbol of some length: what costs least for each unit that it frees and that is owed.
+        // Lengthen the rarest symbol of some length: the one that costs least for each owed unit
+        // that it frees.
         let mut best = (0, u64::MAX);
         for length in 1..longest {
             if numbers[length] == 0 {

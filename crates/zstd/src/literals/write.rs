@@ -16,7 +16,7 @@ const FOUR_STREAMS_FROM: usize = 1024;
 /// Fewer literals than this are not worth a table of their own.
 const TABLE_FROM: usize = 48;
 
-/// The section, and whether `next` holds the table that is in force from now on.
+/// The section, and whether `next` holds the current table from now on.
 pub(crate) struct LiteralsWritten {
     pub(crate) bytes: usize,
     pub(crate) new_table: bool,
@@ -55,7 +55,7 @@ pub(crate) fn count_bytes(counts: &mut Scratch, bytes: &[u8]) {
     }
 }
 
-/// What is to be written.
+/// The literals to write, and how.
 pub(crate) struct LiteralsSection<'a> {
     pub(crate) literals: &'a [u8],
     /// How often each byte occurs among them, unless they are stored.
@@ -64,12 +64,12 @@ pub(crate) struct LiteralsSection<'a> {
     pub(crate) store: bool,
     /// The packed sequences that will follow.
     pub(crate) sequences: &'a [[u8; 8]],
-    /// What both may take together, in bytes.
+    /// Bytes available for both sections.
     pub(crate) room: usize,
 }
 
 impl LiteralsSection<'_> {
-    /// So many bytes do for most sequences.
+    /// Bytes sufficient for most sequences.
     const USUAL: usize = 3;
 
     /// Whether literals of `n` bytes will do without a closer look.
@@ -100,9 +100,10 @@ fn least_bytes(counts: &[[u8; 4]; 256], n: usize) -> usize {
     (sum / 256 / 8) as usize
 }
 
-/// Writes the section that costs least. `None` if it does not fit, or cannot fit together with what follows it.
+/// Writes the section that costs least. `None` if it does not fit, or cannot fit together with the
+/// sequences after it.
 ///
-/// `previous` is the table in force, `next` room for another.
+/// `previous` is the current table, `next` room for another.
 #[inline(never)]
 pub(crate) fn write_literals(
     out: &mut [u8],
@@ -147,7 +148,7 @@ pub(crate) fn write_literals(
         return stored(out);
     }
 
-    // What the streams would take, with the old table and with a new one.
+    // The size of the streams, with the old table and with a new one.
     let single = n < FOUR_STREAMS_FROM;
     let head = 3 + usize::from(n >= 1 << 10) + usize::from(n >= 1 << 14);
     let jumps = if single { 1 } else { 6 + 4 };
@@ -239,7 +240,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// The bound is below what any section of these literals takes, and not far below.
+    /// The bound is below the size of any section of these literals, and not far below.
     #[test]
     fn no_code_takes_fewer_bytes_than_the_least() {
         let bytes = 2 * HuffmanEncoder::BYTES + HuffmanScratch::BYTES;

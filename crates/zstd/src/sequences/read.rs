@@ -67,7 +67,7 @@ impl SequencesHeader {
     }
 }
 
-/// What a table is about.
+/// The properties of one of the three tables.
 pub(crate) struct TableKind {
     /// Where the table begins among the cells.
     pub(crate) at: usize,
@@ -116,7 +116,7 @@ pub(crate) const CELLS: usize = TableKind::OFFSETS.end();
 /// no block and no dictionary has given one.
 pub(crate) type Logs = [Option<u32>; 3];
 
-/// Makes the tables that a block asks for; gives what follows their descriptions.
+/// Makes the tables that a block asks for; returns the bytes after their descriptions.
 #[inline(never)]
 pub(crate) fn update_tables<'s>(
     logs: &mut Logs,
@@ -127,7 +127,7 @@ pub(crate) fn update_tables<'s>(
     for ((log, kind), mode) in logs.iter_mut().zip(TableKind::ALL).zip(header.modes) {
         match mode {
             Mode::Predefined => {
-                // Each access is checked in a way that cannot panic, as everywhere in the decoder.
+                // Each access is checked without a panic, as everywhere in the decoder.
                 let place = cells.get_mut(kind.at..).unwrap_or_default();
                 for (cell, predefined) in place.iter_mut().zip(kind.predefined) {
                     *cell = *predefined;
@@ -175,7 +175,7 @@ pub(crate) fn read_entropy_table(
     Ok((found.log, found.bytes))
 }
 
-/// A piece of content: literals, then a copy of what came `offset` bytes before.
+/// A piece of content: literals, then a copy of the bytes `offset` before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DecodedSequence {
     pub(crate) literals: u32,
@@ -225,8 +225,8 @@ impl<'t, 's> SequenceReader<'t, 's> {
         })
     }
 
-    /// Whether every state is the number of a cell. What [`fse::build`] makes keeps it so: the bits of a cell, added
-    /// to its smallest next state, are less than the number of cells.
+    /// Whether every state is the number of a cell. Tables of [`fse::build`] keep it so: the bits
+    /// of a cell, added to its smallest next state, are less than the number of cells.
     #[allow(dead_code, reason = "only `arch` needs it")]
     pub(crate) fn states_are_valid(&self) -> bool {
         self.literal_length < 1 << LITERAL_LENGTH_LOG_MAX

@@ -11,7 +11,7 @@ use crate::workspace::{Cells, Scratch};
 /// Cells of counts of codes: 64 each of literal lengths, offsets, match lengths.
 pub(crate) const CODES: usize = 192;
 
-/// What sequences consist of.
+/// The totals of counted sequences.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counted {
     pub(crate) sequences: usize,
@@ -76,7 +76,8 @@ pub(crate) fn count_codes<const PART: bool>(
     counted
 }
 
-/// Fewer sequences than this are counted by their codes: what slots save does not make up for adding their counts up.
+/// Fewer sequences than this are counted by their codes: the saving of slots does not make up for
+/// summing their counts.
 const FEW: usize = 160;
 
 /// Counts the codes of a few sequences.
@@ -154,8 +155,9 @@ const fn slots<const N: usize>(short: &[u8], first_long: u32) -> [u8; N] {
     codes
 }
 
-/// The first code of a literal length of 64, and of a match length of 131: what lies below has a slot of its own. There are
-/// fewer than 16 codes after each, which `% 16` says to the compiler and to the tables that are read without a check.
+/// The first code of a literal length of 64, and of a match length of 131: each smaller length has
+/// a slot of its own. There are fewer than 16 codes after each, which `% 16` says to the compiler
+/// and to the tables that are read without a check.
 pub(crate) const LITERAL_LENGTH_CODE_LONG: u32 = 25;
 pub(crate) const MATCH_LENGTH_CODE_LONG: u32 = 43;
 

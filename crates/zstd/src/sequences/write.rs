@@ -72,7 +72,7 @@ static MATCH_LENGTHS: CodeKind = CodeKind {
     log_max: MATCH_LENGTH_LOG_MAX,
 };
 
-/// The section, and which of the new tables are in force from now on (the others stay).
+/// The section, and which of the new tables are current from now on (the others stay).
 pub(crate) struct SequencesWritten {
     pub(crate) bytes: usize,
     pub(crate) new_literal_lengths: bool,
@@ -82,8 +82,8 @@ pub(crate) struct SequencesWritten {
 
 /// Writes the section. `None` if it does not fit.
 ///
-/// `reversed` are the packed sequences, the last first; `counts` those of their codes; `previous` the tables in force;
-/// `next` room for others; `scratch` is scratch.
+/// `reversed` are the packed sequences, the last first; `counts` those of their codes; `previous`
+/// the current tables; `next` room for others; `scratch` is scratch.
 #[inline(never)]
 pub(crate) fn write_sequences(
     out: &mut [u8],
@@ -208,8 +208,8 @@ fn write_number(out: &mut [u8], n: usize) -> Option<usize> {
     Some(used)
 }
 
-/// Chooses the cheapest way to tell a table for `counts`, the last of which is not 0, writes its description, and builds it in `next` unless the previous
-/// one stays.
+/// Chooses the cheapest mode of a table for `counts`, the last of which is not 0, writes its
+/// description, and builds it in `next` unless the previous one stays.
 #[inline(never)]
 fn choose_table(
     kind: &CodeKind,
@@ -224,7 +224,7 @@ fn choose_table(
     let most = (0..=largest).map(|code| counts.at(code)).max()?;
     let predefined = cost_of_probabilities(counts, kind.predefined, kind.predefined_log);
     if most == n && (n > 2 || predefined.is_none()) {
-        // A single code costs only its byte. The table in force may be the same.
+        // A single code costs only its byte. The current table may be the same.
         if previous.is_valid() && previous.cost(largest) == Some(0) {
             return Some((Mode::Repeat, 0));
         }

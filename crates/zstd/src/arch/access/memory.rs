@@ -236,7 +236,8 @@ impl<'a> IndexedBytes<'a> {
         }
         let most = (at - anchor).min(candidate - self.first);
         while back < most {
-            // SAFETY: `back < candidate - first`, so that this and what is as far before `at` do not lie before the first.
+            // SAFETY: `back < candidate - first`, so that this byte and the one as far before `at`
+            // do not lie before the first.
             let equal = unsafe { self.is_same(at - 1 - back, candidate - 1 - back) };
             if !equal {
                 break;

@@ -1,8 +1,9 @@
-//! What the search loops read and write, without checks.
+//! Unchecked access of the search loops to data and tables.
 //!
-//! Tables, rows and chains find their cells themselves, from a hash or by a mask, so that no value leads out of them. What a
-//! position of the data leads to depends on the loop: those methods are `unsafe`, and each call in `search` says why it is
-//! right. The safe twin is `encode/finder/access.rs`.
+//! Tables, rows and chains find their cells themselves, from a hash or by a mask, so that no value
+//! leads out of them. Whether a position lies in the data depends on the loop: methods that take
+//! one are `unsafe`, and each call in `search` proves it valid. The safe twin is
+//! `encode/finder/access.rs`.
 
 mod memory;
 mod store;
@@ -12,7 +13,7 @@ pub(crate) use memory::{IndexedBytes, MatchTail};
 pub(crate) use store::Store;
 pub(crate) use tables::{ChainLinks, PositionTable, TaggedRows};
 
-/// Defines a function that returns what it is given.
+/// Defines a function that returns its argument.
 macro_rules! opaque {
     ($(#[$doc:meta])* $visibility:vis $name:ident: $type:ty) => {
         $(#[$doc])*

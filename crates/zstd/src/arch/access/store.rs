@@ -11,7 +11,8 @@ pub(crate) struct Store<'s, 'a> {
     /// Where the literals end, and where the sequences begin.
     literals: *mut u8,
     sequences: *mut u8,
-    /// How much room there is beyond what the rest of the block could need, were all of it literals, and one sequence more.
+    /// Room in bytes beyond the need of the rest of the block (all of it as literals) and one more
+    /// sequence.
     room: isize,
 }
 
@@ -32,7 +33,7 @@ impl<'s, 'a> Store<'s, 'a> {
         }
     }
 
-    /// Informs the sequence store of what it now holds.
+    /// Tells the sequence store its new ends.
     #[inline(always)]
     pub(crate) fn finish(self) {
         let start = self.start.addr();
@@ -66,7 +67,8 @@ impl<'s, 'a> Store<'s, 'a> {
             // SAFETY: the literals are a part of the rest of the block, for which there is room; they lie in the data.
             unsafe { copy_bytes(to, data.origin.wrapping_add(anchor), literals) };
         } else {
-            // Sixteen bytes or 32, whatever the length: most runs are shorter. What is too much is overwritten.
+            // Sixteen bytes or 32, for any length: most runs are shorter, and excess bytes are
+            // overwritten.
             // SAFETY: `anchor + literals + OVERRUN <= end`, and `OVERRUN` is more than 16.
             let chunk = unsafe { data.read::<16>(anchor) };
             // SAFETY: `room` is not negative: before the sequences there is room for the rest of the block, of which the
@@ -96,7 +98,7 @@ impl<'s, 'a> Store<'s, 'a> {
     }
 }
 
-/// Copies `length` bytes: a function of its own to be out of the way.
+/// Copies `length` bytes, out of line to keep the loop small.
 ///
 /// # Safety
 ///

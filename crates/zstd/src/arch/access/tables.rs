@@ -25,7 +25,7 @@ impl<'a> PositionTable<'a> {
         }
     }
 
-    /// What a cell holds.
+    /// The value of a cell.
     ///
     /// # Safety
     ///

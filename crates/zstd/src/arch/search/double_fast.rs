@@ -8,7 +8,7 @@ use crate::encode::params::DoubleFast;
 use crate::encode::store::SequenceStore;
 use crate::sequences::offset_value;
 
-/// What [`find`] needs to know.
+/// Parameters of [`find`].
 pub(crate) struct DoubleFastSearch {
     /// Index at which the block begins.
     pub(crate) start: usize,
@@ -24,10 +24,11 @@ pub(crate) struct DoubleFastSearch {
 }
 
 impl DoubleFastSearch {
-    /// Whether the search may begin: what its proofs rely on beside the loop itself.
+    /// Whether the preconditions of the search hold: those that the proofs rely on besides the
+    /// loop.
     ///
-    /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
-    /// more registers.
+    /// Separate from the loop, which is compiled without these facts: with them it needs more
+    /// registers.
     #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
         IndexedBytes::fits(data, self.base, self.start) && self.window >= 2 * DoubleFast::PATIENCE

@@ -8,7 +8,7 @@ use crate::encode::params::Fast;
 use crate::encode::store::SequenceStore;
 use crate::sequences::offset_value;
 
-/// What [`find`] needs to know.
+/// Parameters of [`find`].
 pub(crate) struct FastSearch {
     /// Index at which the block begins.
     pub(crate) start: usize,
@@ -25,10 +25,11 @@ pub(crate) struct FastSearch {
 }
 
 impl FastSearch {
-    /// Whether the search may begin: what its proofs rely on beside the loop itself.
+    /// Whether the preconditions of the search hold: those that the proofs rely on besides the
+    /// loop.
     ///
-    /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
-    /// more registers (2 % more instructions at level 1).
+    /// Separate from the loop, which is compiled without these facts: with them it needs more
+    /// registers (2 % more instructions at level 1).
     #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
         IndexedBytes::fits(data, self.base, self.start)
@@ -157,7 +158,8 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
                 break (a - step, d0, false);
             }
             if d1 <= reach {
-                // Else the compiler adds one after it has subtracted the distance, and once more to what is found.
+                // Else the compiler adds one after it has subtracted the distance, and once more to
+                // the result.
                 let next = opaque(a - step + 1);
                 // SAFETY: as above, one byte on, which is at most `a`.
                 if proven!(data.read32(next - d1) == data.read32(next)) {

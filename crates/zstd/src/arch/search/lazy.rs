@@ -8,7 +8,7 @@ use crate::encode::params::Lazy;
 use crate::encode::store::SequenceStore;
 use crate::sequences::offset_value;
 
-/// What [`find`] needs to know.
+/// Parameters of [`find`].
 pub(crate) struct LazySearch {
     /// Index at which the block begins.
     pub(crate) start: usize,
@@ -28,10 +28,11 @@ pub(crate) struct LazySearch {
 }
 
 impl LazySearch {
-    /// Whether the search may begin: what its proofs rely on beside the loop itself.
+    /// Whether the preconditions of the search hold: those that the proofs rely on besides the
+    /// loop.
     ///
-    /// A question of its own: the loop is compiled without what the compiler would learn from it, for which it would need
-    /// more registers.
+    /// Separate from the loop, which is compiled without these facts: with them it needs more
+    /// registers.
     #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
         IndexedBytes::fits(data, self.base, self.start) && self.attempts >= 1 && self.window >= 1
@@ -166,8 +167,9 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
         }
         if lookahead!(LOOKAHEAD, task) > 0 || best.length < 4 {
             let least = best.length.max(3);
-            // SAFETY: `first <= low < at`; what has entered lies before `at`, which is behind what has been searched; `at + 9 <
-            // end`; `least` is at most the length from `at + 1` to `end`.
+            // SAFETY: `first <= low < at`; entered positions lie before `at`, which is after the
+            // last searched position; `at + 9 < end`; `least` is at most the length from `at + 1`
+            // to `end`.
             let (length, distance) = proven!(rows.search::<MIN>(data, at, low, attempts, least));
             if length > best.length {
                 best = BestMatch {
@@ -182,7 +184,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             at += step;
             if step > Lazy::ENTERED_STEP {
                 core::hint::cold_path();
-                // Nothing was found for long: what is passed over is not worth a place.
+                // No match was found for long: skipped positions are not worth a place.
                 rows.next = at;
             }
             continue;
@@ -212,7 +214,8 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
                         }
                     }
                     let low = first.max(ahead.saturating_sub(window));
-                    // SAFETY: `first <= low < ahead`, what has entered lies before `ahead`, and `ahead + 8 <= end`.
+                    // SAFETY: `first <= low < ahead`, entered positions lie before `ahead`, and
+                    // `ahead + 8 <= end`.
                     let (length, distance) =
                         proven!(rows.search::<MIN>(data, ahead, low, attempts, 3));
                     if length >= 4 {
@@ -237,13 +240,14 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
         let offset = if best.offset == 0 {
             rep1
         } else {
-            // SAFETY: what the search found lies at `low` or after it; `anchor <= at <= begins`.
+            // SAFETY: the match that the search found lies at `low` or after it; `anchor <= at <=
+            // begins`.
             let back = proven!(data.count_back(begins, begins - best.offset, anchor));
             begins -= back;
             length += back;
             best.offset
         };
-        // A repeat offset has a short name, whichever way it was found.
+        // A repeat offset has a short code, however it was found.
         let literals = begins - anchor;
         let value;
         if offset == rep1 && literals != 0 {

@@ -4,7 +4,7 @@ use super::super::access::{ChainLinks, IndexedBytes, MatchTail, TaggedRows, opaq
 use crate::encode::finder::index::PRIME;
 use crate::encode::params::{Lazy, LazyDivided};
 
-// A gap is longer than what of it enters.
+// A gap is longer than the positions of it that enter.
 const _: () = assert!(Lazy::GAP_FRONT <= Lazy::BEHIND_MAX && Lazy::GAP_BACK <= Lazy::BEHIND_MAX);
 
 /// The hash of the first `BYTES` of eight bytes.
@@ -15,7 +15,8 @@ pub(crate) fn hash<const BYTES: u32>(value: u64) -> u64 {
 
 /// Rows of `W` places while a block is searched.
 ///
-/// With them go chains, if `CHAINED`: of what is frequent a row has only the latest, and forgets long matches.
+/// With them go chains, if `CHAINED`: of a frequent string a row holds only the latest positions,
+/// and loses long matches.
 pub(super) struct Search<'a, const W: usize, const CHAINED: bool> {
     rows: TaggedRows<'a, W>,
     chains: Option<ChainLinks<'a>>,
@@ -150,12 +151,12 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
                 // SAFETY: as above, and `place` is below `W`.
                 let candidate = proven!(self.rows.position(row, place)) as usize;
                 let back = opaque(candidate.wrapping_sub(at));
-                // Before `low` lies what an earlier frame left, too. Nothing lies at `at` or after it, or else this is too
-                // small as well: `farthest` is negative.
+                // Positions of earlier frames lie before `low`, too. Nothing lies at `at` or after
+                // it, or else this is too small as well: `farthest` is negative.
                 if back < farthest {
                     break;
                 }
-                // Only what matches where the best one ends can be better.
+                // Only a candidate that matches where the best one ends can be better.
                 // SAFETY: `first <= low <= candidate < at`, `best >= 3`, and `at + best + 1 <= end`: at first as the caller
                 // proves, later as compared below.
                 if proven!(tail.is_same(back)) {
@@ -179,7 +180,8 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
             self.next = at + 1;
             if CHAINED && let Some(chains) = &mut self.chains {
                 let mut candidate = chains.push(hash::<8>(value), at as u32) as usize;
-                // Of what fills half of a row, or more, the row will have forgotten the rest.
+                // A string that fills half of a row or more has further positions, which the row no
+                // longer holds.
                 if attempts - left < W as u32 / 2 || candidate > at {
                     return (best, best_back.wrapping_neg());
                 }

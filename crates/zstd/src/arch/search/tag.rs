@@ -3,13 +3,13 @@
 use super::super::access::opaque_word;
 use crate::encode::finder::index::PRIME;
 
-/// Which cell a position has, from the eight bytes there, by a hash of the first `BYTES`, of 64 - `shift` bits; and what that
-/// cell then holds: the index and above it a
-/// *tag*, a hash of the first four bytes or fewer.
+/// Maps the eight bytes at a position to its cell, by a hash of the first `BYTES` of 64 - `shift`
+/// bits, and to the cell's value: the index, and above it a *tag*, a hash of the first four bytes
+/// or fewer.
 ///
-/// The difference between this and what a cell holds is the distance if the tags are equal, and else far too large: one
-/// comparison shows that the tags are equal, that the index is of this frame, and that the window reaches there. Only then
-/// the bytes themselves are looked at.
+/// The difference between this and the cell's value is the distance if the tags are equal, and else
+/// far too large: one comparison shows that the tags are equal, that the index is of this frame,
+/// and that the window reaches there. Only then the bytes themselves are looked at.
 #[inline(always)]
 pub(crate) fn tagged<const BYTES: u32>(
     value: u64,

@@ -5,8 +5,9 @@ use crate::bits::put_bytes;
 
 /// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
 ///
-/// Codes enter a word from above, five at a time that were joined before: only the whole waits for what was there. The
-/// length in an entry's low four bits may linger there; the last of five comes without, or it would be reached.
+/// Codes enter a word from above, five at a time that were joined before: only the joined bits wait
+/// for the previous ones. The length in an entry's low four bits may linger there; the last of five
+/// comes without, or it would be reached.
 #[inline(always)]
 pub(crate) fn write_stream(
     out: &mut [u8],
@@ -53,7 +54,7 @@ pub(crate) fn write_stream(
     writer.finish(out.bytes())
 }
 
-/// Bytes that a flush is done with at most, whatever the codes are.
+/// Most bytes that a flush writes, for any codes.
 const FLUSHED_MAX: usize = 7;
 
 /// Codes in the highest bits.

@@ -9,12 +9,12 @@ use crate::sequences::{
     OFFSET_BITS, OFFSET_LOG_MAX, OFFSET_SLOTS, Sequence, literal_length_code, match_length_code,
 };
 
-/// The three tables that are used, side by side: for each slot eight bytes, then for each state two. Slots are numbered by
-/// what they stand for, so that no code need be looked up.
+/// The three tables that are used, side by side: for each slot eight bytes, then for each state
+/// two. Slots are numbered by value, so that no code need be looked up.
 ///
-/// What a slot holds: 32 bits by which a state must be raised so that its upper 16 bits are the number of bits to write; 16
-/// bits, where the code's states begin; 16 bits, the number of extra bits. Both numbers of bits are below 32, whatever the
-/// tables are that this was made from: [`RunTableLayout::fill`] sees to it.
+/// A slot holds 32 bits to add to a state so that its upper 16 bits are the number of bits to
+/// write; 16 bits, the start of the code's states; 16 bits, the number of extra bits. Both numbers
+/// of bits are below 32 for any source tables: [`RunTableLayout::fill`] ensures it.
 #[derive(Clone, Copy)]
 pub(crate) struct RunTables<'a>(&'a [u8; RUN_BYTES]);
 
@@ -198,7 +198,7 @@ pub(crate) fn write_bits(
     writer.finish_with_mark(out.bytes())
 }
 
-/// Most bytes that a flush is done with, whatever was added.
+/// Most bytes that a flush writes, for any bits added.
 const FLUSHED_MAX: usize = 8;
 
 /// The bit stream as it grows.

@@ -1,4 +1,4 @@
-//! What the search loops read and write, with checks: the safe twin of `arch/access`.
+//! Checked access of the search loops to data and tables: the safe twin of `arch/access`.
 //!
 //! A method has the same name and meaning there. Where it is `unsafe` there, it panics here.
 
@@ -150,7 +150,7 @@ impl<'a> PositionTable<'a> {
         PositionTable { cells }
     }
 
-    /// What a cell holds.
+    /// The value of a cell.
     #[inline(always)]
     pub(crate) fn at(&self, place: usize) -> u32 {
         self.cells.at(place)
@@ -302,6 +302,6 @@ impl<'s, 'a> Store<'s, 'a> {
         self.store.push(data.data, anchor - data.first, sequence)
     }
 
-    /// Informs the sequence store of what it now holds.
+    /// Tells the sequence store its new ends.
     pub(crate) fn finish(self) {}
 }

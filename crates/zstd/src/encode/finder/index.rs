@@ -3,7 +3,7 @@
 use crate::encode::store::SequenceStore;
 use crate::sequences::update_repeat_offsets;
 
-/// What a finder works on.
+/// The data that a finder searches.
 #[derive(Clone, Copy)]
 pub(crate) struct SearchBlock<'a> {
     /// History that matches may refer to (all of it belongs to this frame), then the block, perhaps then more.
@@ -32,7 +32,7 @@ pub(crate) struct RowCells<'a> {
 
 /// The memory of hash chains, for as long as a block is searched.
 pub(crate) struct ChainCells<'a> {
-    /// What lies before each position in its chain. Empty if there are no chains.
+    /// The predecessor of each position in its chain. Empty if there are no chains.
     pub(crate) links: &'a mut [[u8; 4]],
     /// The last position of each chain.
     pub(crate) ends: &'a mut [[u8; 4]],
@@ -68,7 +68,7 @@ pub(crate) fn reduce_tagged(table: &mut [[u8; 4]], by: u32, index_log: u32) {
     let mask = (1 << index_log) - 1;
     for cell in table {
         let kept = u32::from_ne_bytes(*cell);
-        // Numbers below 2^31 that are compared with their sign: that is what vectors can do.
+        // Numbers below 2^31 that are compared with their sign: vector instructions support that.
         let stays = (kept & mask).cast_signed() > by.cast_signed();
         let lowered = kept.wrapping_sub(by) & 0_u32.wrapping_sub(stays.into());
         *cell = lowered.to_ne_bytes();

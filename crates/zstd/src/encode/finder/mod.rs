@@ -1,8 +1,8 @@
 //! Match finders: from bytes to sequences, one strategy a file.
 //!
 //! A finder's tables hold *indexes*: positions counted from an origin that only moves forward from frame to frame.
-//! What an earlier frame left in a table is then smaller than every index of this frame, and is ignored: tables need
-//! no clearing between frames. Index 0 is never valid.
+//! An entry of an earlier frame is then smaller than every index of this frame, and is ignored:
+//! tables need no clearing between frames. Index 0 is never valid.
 //!
 //! A finder's file here has its tables; its loop is in `arch/search`. A finder for blocks has this shape, which `optimal` follows too:
 //!
@@ -10,7 +10,7 @@
 //! - `Tables::carve`: takes them;
 //! - `clear(&mut self)`: forgets everything, called when the bytes may hold something else;
 //! - `reduce(&mut self, by: u32)`: every index falls by `by`, to 0 at least. Called when indexes near the largest that a
-//!   table can hold; it must not change what is found;
+//!   table can hold; it must not change the matches found;
 //! - `start_frame(&mut self)`: a new frame begins (its indexes are above all earlier ones);
 //! - `insert(&mut self, &SearchBlock, min_match)`: makes `data[start..end]` known without looking for matches (dictionaries);
 //! - `find(&mut self, &SearchBlock, min_match, &mut [u32; 3], &mut SequenceStore) -> usize`.
@@ -58,7 +58,7 @@ macro_rules! each {
     };
 }
 
-/// What a finder keeps from block to block beside its tables, with its parameters.
+/// State of a finder from block to block besides its tables, with its parameters.
 #[derive(Clone)]
 pub(crate) enum FinderState {
     /// And how many bits of a cell are an index.
@@ -71,7 +71,7 @@ pub(crate) enum FinderState {
 }
 
 impl FinderState {
-    /// What is kept at first.
+    /// The initial state.
     pub(crate) fn new(params: &Params) -> Self {
         match &params.strategy {
             Strategy::Fast(fast) => FinderState::Fast(*fast, index_log(params.window_log)),
@@ -113,8 +113,9 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// How many bytes of the tables a copy of them takes, for a frame to begin with what another finder knows. 0 where
-    /// tables are not copied: an optimal parse takes so much longer than entering that there is nothing to gain.
+    /// Bytes of the tables to copy for a frame that begins with the positions of another finder. 0
+    /// where tables are not copied: an optimal parse takes so much longer than entering that there
+    /// is nothing to gain.
     pub(crate) fn copied_bytes(params: &Params) -> usize {
         match &params.strategy {
             Strategy::LazyDivided(divided) => {

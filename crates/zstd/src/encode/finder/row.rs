@@ -18,8 +18,8 @@ pub(crate) struct RowTables<'a> {
     heads: &'a mut [u8],
     /// A byte of each position's hash.
     tags: &'a mut [u8],
-    /// As many as tags. Behind them, where there are chains, what lies before each position in its chain, then the end of
-    /// each chain.
+    /// As many as tags. Behind them, where there are chains, the predecessor of each position in
+    /// its chain, then the end of each chain.
     positions: &'a mut [[u8; 4]],
     /// How many positions the chains link: a power of two, or 0.
     links: usize,

@@ -47,7 +47,7 @@ impl HashChains {
             .sum()
     }
 
-    /// What finds in [`HashChains::cells`].
+    /// The finder for [`HashChains::cells`].
     pub(super) fn new(log: u8, chain_log: u8, search_log: u8) -> Self {
         HashChains {
             log,
@@ -79,7 +79,7 @@ impl HashChains {
         Self::table(self.log, i) + hash as usize
     }
 
-    /// Lets an index enter. Returns what was in its place in each table.
+    /// Enters an index. Returns the previous value of its cell in each table.
     #[inline(always)]
     fn enter(&self, cells: &mut [[u8; 4]], word: u64, index: u32) -> [u32; TABLES.len()] {
         let mut seen = [0; TABLES.len()];
@@ -181,8 +181,8 @@ impl HashChains {
         }
     }
 
-    /// Finds the short matches of one position. Returns the candidate at which to look for long ones, or 0. What follows it
-    /// lies on the stack in its place.
+    /// Finds the short matches of one position. Returns the candidate at which to look for long
+    /// ones, or 0. Out of line, so that the search for those reuses its stack.
     #[inline(never)]
     fn find_short(
         &mut self,
@@ -196,7 +196,7 @@ impl HashChains {
         } = block;
         let index = base + at as u32;
         let oldest = base.max(index.saturating_sub(window).max(1));
-        // What has entered for an earlier plan that was not kept comes later.
+        // Entries of an earlier, discarded plan lie after this index.
         let is_candidate = |candidate: u32| candidate.wrapping_sub(oldest) < index - oldest;
         let word = read64(data, at);
         let seen = self.enter(cells, word, index);
@@ -253,7 +253,7 @@ impl HashChains {
                 return;
             }
             let from = (candidate - base) as usize;
-            // Only what matches where the longest one ends can be longer.
+            // Only a candidate that matches where the longest one ends can be longer.
             if read32(data, from + longest - 3) == read32(data, at + longest - 3) {
                 let length = match_length(data, at, from, data.len());
                 if length > longest {

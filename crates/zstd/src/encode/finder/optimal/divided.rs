@@ -10,7 +10,7 @@ use crate::encode::store::SequenceStore;
 use crate::sequences::{MATCH_MIN, update_repeat_offsets};
 use crate::workspace::Carver;
 
-/// Tables of the lazy search, and what it found.
+/// Tables of the lazy search, and its matches.
 pub(crate) struct DividedTables<'a> {
     rows: row::LazyTables<'a>,
     chunks: Chunks<'a>,
@@ -18,7 +18,7 @@ pub(crate) struct DividedTables<'a> {
     plan: &'a mut StepQueue,
 }
 
-/// What is kept from block to block beside the memory.
+/// State from block to block besides the memory.
 #[derive(Clone)]
 pub(crate) struct DividedState {
     params: LazyDivided,
@@ -29,7 +29,7 @@ pub(crate) struct DividedState {
 }
 
 impl DividedState {
-    /// What is kept at first, for blocks of at most `block_size`.
+    /// The initial state, for blocks of at most `block_size`.
     pub(crate) fn new(params: &LazyDivided, block_size: usize) -> Self {
         let steps = DividedTables::steps_max(block_size);
         DividedState {

@@ -1,9 +1,10 @@
-//! The optimal parser: of all ways to divide a block into literals and matches, the one that a price model finds
-//! cheapest.
+//! The optimal parser: of all parses of a block into literals and matches, the one that a price
+//! model finds cheapest.
 //!
-//! A block is planned as a whole, with prices that adapt on the way or, for the highest levels, with the prices of an
-//! earlier pass. The plan is then divided where it pays to begin new entropy tables, and handed out part by part: each
-//! call of [`OptimalTables::find`] gives one block of the frame. `docs/zstd-optimal-parser.md` explains the words, with pictures.
+//! A block is planned as a whole, with prices that adapt as it goes or, for the highest levels,
+//! with the prices of an earlier pass. The plan is then divided where it pays to begin new entropy
+//! tables, and handed out part by part: each call of [`OptimalTables::find`] gives one block of the
+//! frame. `docs/zstd-optimal-parser.md` explains the words, with pictures.
 
 mod candidates;
 mod chains;
@@ -31,8 +32,8 @@ use crate::workspace::{Carver, Cells};
 
 /// Tables and plan of the optimal parser.
 ///
-/// Only memory and a few numbers are kept from block to block. What a block is parsed with is carved from the memory for as
-/// long as that takes: on the stacks where an encoder lies it would be too large.
+/// Only memory and a few numbers are kept from block to block. The parser is carved from the memory
+/// for the time of one block: on the stacks where an encoder lies it would be too large.
 pub(crate) struct OptimalTables<'a> {
     memory: &'a mut [u8],
     /// 1 when the memory of the nodes holds chains. It lies in the workspace to outlive the frame.
@@ -40,18 +41,18 @@ pub(crate) struct OptimalTables<'a> {
     kept: &'a mut OptimalState,
 }
 
-/// What is kept from block to block beside the memory.
+/// State from block to block besides the memory.
 #[derive(Clone)]
 pub(crate) struct OptimalState {
     sorted: sorted::SortedState,
     rest: UnsortedState,
 }
 
-/// All of it but what belongs to the sorted positions.
+/// The state that does not belong to the sorted positions.
 #[derive(Clone)]
 struct UnsortedState {
     layout: OptimalLayout,
-    /// What is not sorted is found by these. They lie in the memory of the nodes.
+    /// Chains for positions that are not sorted. They lie in the memory of the nodes.
     chains: HashChains,
     /// Index of the first position that is sorted, and of the first that is not.
     sorted_range: (u32, u32),
@@ -62,7 +63,7 @@ struct UnsortedState {
 }
 
 impl OptimalState {
-    /// What is kept at first.
+    /// The initial state.
     pub(crate) fn new(layout: OptimalLayout) -> Self {
         let params = &layout.params;
         OptimalState {
@@ -171,8 +172,8 @@ impl OptimalLayout {
         1 << self.window_log.min(Optimal::SORTED_LOG_MAX)
     }
 
-    /// Where the plan begins. A frame of one block does not need the leaves of what has been decided; a step takes two
-    /// cells, and at least three positions.
+    /// Where the plan begins. A frame of one block does not need the leaves of decided positions; a
+    /// step takes two cells, and at least three positions.
     fn plan_cells(&self) -> usize {
         let sorted = self.sorted_room();
         if self.passes() > 1 && sorted > self.block_size() {
@@ -198,7 +199,7 @@ impl<'a> OptimalTables<'a> {
         }
     }
 
-    /// What a block is parsed with.
+    /// The parser of a block, carved from the memory.
     #[inline(always)]
     fn parser(&mut self) -> Parser<'_> {
         let layout = self.kept.rest.layout;

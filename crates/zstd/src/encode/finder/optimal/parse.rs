@@ -1,4 +1,4 @@
-//! The cheapest way through a block, as prices see it.
+//! The cheapest parse of a block under given prices.
 
 use super::candidates::Candidates;
 use super::match_length;
@@ -11,32 +11,35 @@ use crate::workspace::{Carver, Cells};
 const NODES: usize = 2048;
 /// Most steps of a series.
 pub(super) const STEPS_MAX: usize = NODES / MATCH_MIN + 1;
-/// Where a way's price and the length of its match lie, above the match's offset value.
+/// Positions of a parse's price and the length of its match, above the match's offset value.
 const PRICE_SHIFT: u32 = 40;
 const LENGTH_SHIFT: u32 = 29;
 const LENGTH_MASK: usize = (1 << (PRICE_SHIFT - LENGTH_SHIFT)) - 1;
 const _: () = assert!(PRICED_LENGTH_MAX <= LENGTH_MASK);
-/// No way leads here yet. Literals alone, of at most 11 bits each, are always a way: no price comes near this.
+/// No parse reaches this node yet. Literals alone, of at most 11 bits each, are always a parse: no
+/// price comes near this.
 const NEVER: u32 = (1 << (64 - PRICE_SHIFT)) - 1;
 /// Matches do not begin in the last bytes.
 pub(super) const TAIL: usize = 8;
 
 /// The positions of one series.
 ///
-/// A position can be reached by a match that ends there, or by literals after one. Both ways are followed: what a
-/// literal costs depends on how many there are in a row, and one literal may be much cheaper than none. The way by
-/// literals is that of the position before, hence only its price and length are kept, in the loop.
+/// A position can be reached by a match that ends there, or by literals after one. Both parses are
+/// followed: the price of a literal depends on how many there are in a row, and one literal may be
+/// much cheaper than none. The parse by literals is that of the position before, hence only its
+/// price and length are kept, in the loop.
 pub(super) struct PriceNodes<'a> {
-    /// The cheapest way whose last step is a match: its price, without the literal length that follows, that match's
-    /// length, and its offset value. The cheaper of two is the smaller number.
+    /// The cheapest parse whose last step is a match: its price, without the literal length that
+    /// follows, that match's length, and its offset value. The cheaper of two is the smaller
+    /// number.
     ways: &'a mut [[u8; 8]; NODES],
-    /// Beyond this node no way leads anywhere.
+    /// The last node that a parse reaches.
     reach: usize,
-    /// Number of literals at the end of the cheapest way to here.
+    /// Number of literals at the end of the cheapest parse to here.
     literals: &'a mut [[u8; 4]; NODES],
     /// Repeat offsets after the match.
     repeat: &'a mut [[u8; 12]; NODES],
-    /// Matches of the cheapest way, the last one first: where they begin and end.
+    /// Matches of the cheapest parse, the last one first: where they begin and end.
     path: &'a mut [[u8; 8]; STEPS_MAX],
 }
 
@@ -71,13 +74,13 @@ impl<'a> PriceNodes<'a> {
         }
     }
 
-    /// The price of the cheapest way whose last step is a match.
+    /// The price of the cheapest parse whose last step is a match.
     #[inline(always)]
     fn price(&self, node: usize) -> u32 {
         (self.ways.at(node) >> PRICE_SHIFT) as u32
     }
 
-    /// The last match of that way.
+    /// The length of that parse's last match.
     #[inline(always)]
     fn length(&self, node: usize) -> usize {
         LENGTH_MASK - ((self.ways.at(node) >> LENGTH_SHIFT) as usize & LENGTH_MASK)
@@ -156,10 +159,12 @@ pub(super) struct ParseStep {
 }
 
 impl PriceNodes<'_> {
-    /// Decides the way from `state` to a position that every cheapest way passes, or that cannot be looked beyond.
+    /// Decides the parse from `state` to a position that every cheapest parse passes, or that is
+    /// the last known.
     ///
-    /// `fill` makes the matches of the positions from the given one on known. [`PriceNodes::next_step`] then tells the steps.
-    /// For short content, the way is [`StepSeries::is_empty`] if no match begins at `state`: the series begins a literal later.
+    /// `fill` provides the matches of the positions starting at the given one.
+    /// [`PriceNodes::next_step`] then returns the steps. For short content, the parse is
+    /// [`StepSeries::is_empty`] if no match begins at `state`: the series begins a literal later.
     #[inline(never)]
     pub(super) fn series(
         &mut self,
@@ -177,13 +182,13 @@ impl PriceNodes<'_> {
         let none = prices.literal_length(0);
         let one = prices.literal_length(1);
         self.put_repeat(0, state.repeat);
-        // What the series before has left behind.
+        // Remove the nodes of the previous series.
         self.ways[..self.reach + 1].fill([0xff; 8]);
         self.reach = 0;
         if state.pending == 0 {
             self.ways.put(0, 0);
         }
-        // The way that ends in literals: its price with the length of literals, and that length.
+        // The parse that ends in literals: its price with the length of literals, and that length.
         let mut run = state.pending;
         let mut run_price = if run == 0 {
             NEVER
@@ -325,7 +330,7 @@ impl PriceNodes<'_> {
         }
     }
 
-    /// Takes the next step of a way. At its end `None`, and `state` is there.
+    /// Takes the next step of a parse. At its end `None`, and `state` is there.
     #[inline(always)]
     pub(super) fn next_step(
         &self,

@@ -8,8 +8,8 @@ pub(super) const CHUNK_LOG: u32 = 12;
 /// Chunks of a block of 128 KiB.
 const CHUNKS: usize = 32;
 
-/// Cells of lists: the number of parts; the first chunk of each part, ascending; what each part costs; what it costs together
-/// with the one after it.
+/// Cells of lists: the number of parts; the first chunk of each part, ascending; the cost of each
+/// part; its cost joined with the one after it.
 const LISTS: usize = 1 + 3 * CHUNKS;
 
 /// Counts of each chunk of a block; then of each part.
@@ -26,7 +26,7 @@ impl<'a> Chunks<'a> {
         usize::from(wanted) * CHUNKS * COUNTS * 4 + LISTS * 4
     }
 
-    /// Takes the counts from a workspace, if they are `wanted`. What was joined there stays so.
+    /// Takes the counts from a workspace, if they are `wanted`. Joined parts stay joined.
     #[inline(always)]
     pub(super) fn carve(carver: &mut Carver<'a>, wanted: bool) -> Self {
         let cells = usize::from(wanted) * CHUNKS * COUNTS;
@@ -107,7 +107,7 @@ impl<'a> Chunks<'a> {
         number.put(0, n as u32);
     }
 
-    /// Where part `i` begins, in bytes from the start of the block, and what it consists of.
+    /// Where part `i` begins, in bytes from the start of the block, and its counts.
     pub(super) fn part(&self, i: usize) -> Option<(usize, &Counts)> {
         let (number, parts) = self.lists.split_at(1);
         if i >= number.at(0) as usize {

@@ -1,4 +1,4 @@
-//! Passes over a block: what is decided, counted and priced.
+//! Passes over a block: deciding, counting and pricing.
 
 use super::UnsortedState;
 use super::candidates::Candidates;
@@ -23,7 +23,7 @@ struct Pass<'b> {
     last: bool,
 }
 
-/// What a block is parsed with.
+/// The tables and state that a block is parsed with.
 pub(super) struct Parser<'a> {
     pub(super) kept: &'a mut UnsortedState,
     /// 1 when the memory of the nodes holds chains.
@@ -36,7 +36,7 @@ pub(super) struct Parser<'a> {
     pub(super) chunks: Chunks<'a>,
     /// Those of the first of two passes.
     pub(super) chunks_before: Chunks<'a>,
-    /// What prices follow from, by weight; kept from block to block.
+    /// The weighted counts that prices follow from; kept from block to block.
     pub(super) counts: &'a mut Counts,
 }
 
@@ -77,7 +77,8 @@ impl<'a> Parser<'a> {
         } else if !self.kept.is_sorted(block) || self.sorted.is_recorded() {
             self.ready_chains();
         }
-        // Tables that a first pass went through know what is to come and have forgotten what was: they serve once.
+        // After a first pass, tables hold the positions to come instead of those before: they serve
+        // once.
         let again = self.kept.is_sorted(block) || layout.span() >= block.end - block.start;
         let passes = if again { layout.passes() } else { 1 };
         let mut end = block.end;
@@ -172,8 +173,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Sets the prices of the part of the previous pass that holds the position `past`, unless they are in force. `part` is the next
-    /// part to enter; returns the new one.
+    /// Sets the prices of the part of the previous pass that holds the position `past`, unless they
+    /// are current. `part` is the next part to enter; returns the new one.
     fn enter_parts(&mut self, mut part: usize, past: usize, sufficient: usize) -> usize {
         // Several parts may have been passed at once.
         let mut entered = None;
@@ -245,7 +246,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Lets the prices follow what has been counted in `n` bytes.
+    /// Adapts the prices to the counts of `n` bytes.
     #[inline(always)]
     fn adapt(&mut self, n: usize, effort: &Effort) {
         let counted = &mut self.kept.counted;

@@ -1,4 +1,4 @@
-//! What literals, lengths and offsets cost, in 1/256 bit.
+//! Prices of literals, lengths and offsets, in 1/256 bit.
 
 pub(super) use crate::bits::log2;
 use crate::sequences::{
@@ -35,7 +35,7 @@ pub(super) const ALPHABETS: [core::ops::Range<usize>; 4] = [
     OFFSETS..COUNTS,
 ];
 
-/// What one occurrence adds to counts that fade.
+/// The amount that one occurrence adds to fading counts.
 pub(super) const WEIGHT: u32 = 16;
 /// Logarithm of the part of a count that fades at once.
 const FADE_LOG: u32 = 4;
@@ -260,7 +260,7 @@ impl<'c> Alphabet<'c> {
     #[inline(always)]
     fn of(counts: &'c [[u8; 4]], weight: u32) -> Self {
         let sum: u32 = counts.iter().map(|cell| u32::from_ne_bytes(*cell)).sum();
-        // Half a count for what has not been seen yet keeps its price finite. Most bytes never occur.
+        // Half a count for unseen symbols keeps their prices finite. Most bytes never occur.
         let symbols = if counts.len() == 256 {
             16
         } else {

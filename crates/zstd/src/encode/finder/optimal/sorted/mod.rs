@@ -1,4 +1,4 @@
-//! The nearest candidate for every length, from all positions sorted by what follows them.
+//! The nearest candidate for every length, from all positions sorted by the bytes that follow.
 
 mod order;
 mod record;
@@ -16,8 +16,8 @@ use crate::encode::finder::index::{SearchBlock, read32};
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::{Carver, Cells};
 
-/// All positions of a frame, as the leaves of a tree: two positions meet in a node whose length is that of what they
-/// have in common.
+/// All positions of a frame, as the leaves of a tree: two positions meet in a node whose length is
+/// that of their common prefix.
 ///
 /// The tree is made once. Then positions are visited in their order; a visit goes from the leaf to the root and leaves
 /// the position in each node. So a node always knows the last position that has its bytes: the nearest candidate for its
@@ -34,7 +34,7 @@ pub(super) struct Sorted<'a> {
     state: &'a mut SortedState,
 }
 
-/// What is kept from block to block beside the memory.
+/// State from block to block besides the memory.
 #[derive(Clone, Default)]
 pub(super) struct SortedState {
     nodes_len: u32,
@@ -43,7 +43,7 @@ pub(super) struct SortedState {
     len: u32,
     /// Where a long match begins and ends, and its offset. A later plan may begin before it.
     within: (usize, usize, u32),
-    /// Whether what is found is recorded, or read from the record.
+    /// Whether matches are recorded, or read from the record.
     record: RecordMode,
     /// The next cell for a match that is not a position's longest.
     more: u32,
@@ -91,7 +91,8 @@ impl<'a> Sorted<'a> {
     pub(super) fn build(&mut self, data: &[u8]) {
         let n = data.len().saturating_sub(TAIL - 1).min(self.leaves.len());
         self.state.len = n as u32;
-        // The leaves hold the buckets' ends, the triples what is put aside, until both come into their own.
+        // The leaves hold the buckets' ends, the triples the cells put aside, until both are
+        // filled.
         let aside = self.triples.as_flattened_mut().as_chunks_mut().0;
         order::sort_positions(self.nodes, self.leaves, aside, data, n);
         self.state.nodes_len = tree::grow(self.nodes, self.leaves, self.open, n) as u32;

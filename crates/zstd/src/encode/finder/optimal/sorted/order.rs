@@ -93,7 +93,7 @@ fn sort_bucket(
     depth: usize,
 ) {
     sort(bucket, aside);
-    // The key is followed by `spare` zero bits; before its bytes lies what is left of four bytes.
+    // The key is followed by `spare` zero bits; before its bytes lies the rest of four bytes.
     let mut before = bucket.at(0) >> (POSITION_BITS + spare);
     bucket.put(0, bucket.at(0) & POSITION_MASK);
     let mut same = false;

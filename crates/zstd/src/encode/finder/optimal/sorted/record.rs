@@ -1,4 +1,4 @@
-//! What was found in a first pass, for a second.
+//! Matches of a first pass, recorded for a second.
 
 use super::Sorted;
 use crate::encode::finder::optimal::candidates::{Candidates, Match};
@@ -6,7 +6,7 @@ use crate::encode::finder::optimal::match_length;
 use crate::encode::finder::optimal::parse::TAIL;
 use crate::workspace::Cells;
 
-/// What to do with a record of all matches.
+/// The use of the record of all matches.
 ///
 /// The longest match of a position takes the place of its leaf, which has served its turn; the others lie after the
 /// nodes, or are left out when that is full. A match is 17 bits of offset, 14 of length, and whether another one follows.
@@ -27,7 +27,8 @@ const RECORD_MORE: u32 = 1 << 31;
 pub(in super::super) const RECORDED_MAX: usize = 1 << RECORD_OFFSET_BITS;
 
 impl Sorted<'_> {
-    /// Records what is found from here on, for [`Sorted::replay`]. At most [`RECORDED_MAX`] positions are sorted.
+    /// Records all matches from here on, for [`Sorted::replay`]. At most [`RECORDED_MAX`] positions
+    /// are sorted.
     pub(in super::super) fn record(&mut self) {
         self.state.record = RecordMode::Write;
         self.state.more = 2 * self.state.nodes_len;

@@ -79,7 +79,8 @@ fn is_ascending(cells: &[[u8; 8]]) -> bool {
         .all(|pair| u64::from_ne_bytes(pair[0]) < u64::from_ne_bytes(pair[1]))
 }
 
-/// Brings the cells that are less than the pivot to the front, and tells how many they are. No load waits for a store.
+/// Moves the cells less than the pivot to the start, and returns their number. No load waits for a
+/// store.
 #[inline(always)]
 fn part_aside(part: &mut [[u8; 8]], pivot: u64, aside: &mut [[u8; 8]]) -> usize {
     let (mut less, mut others) = (0, 0);
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Each cell passes the pivots a bounded number of times, whatever the order.
+    /// Each cell passes the pivots a bounded number of times, in any order.
     #[test]
     fn bad_pivots_end_in_a_heap_sort() {
         // Values that rise to the middle and fall again keep the median of three near an end.
