@@ -46,7 +46,7 @@ pub struct CheckSummary {
     pub data_bytes: u64,
 }
 
-/// A data or fragment block, and what its content must be. Sorted by place.
+/// A data or fragment block with the expected length of its content. Sorted by place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DataBlock {
     at: u64,
@@ -422,7 +422,7 @@ fn decode(image: &Squashfs, stored: &DataBlock, buf: &mut [u8]) -> Result<usize>
     Ok(decoded)
 }
 
-/// What Linux lists and returns of attributes: names of at most 255 bytes, at most 64 KiB of them.
+/// Checks the limits of Linux: names of attributes of at most 255 bytes, at most 64 KiB of them.
 fn check_xattrs(xattrs: &[Xattr], at: u64) -> Result<()> {
     let longest = xattrs.iter().map(|xattr| xattr.name.len()).max();
     if longest.is_some_and(|len| len > XATTR_NAME_BYTES_MAX) {

@@ -45,7 +45,7 @@ impl WrittenChecksums {
         }
     }
 
-    /// Forgets what was appended since the mark.
+    /// Forgets the bytes appended since the mark.
     pub(crate) fn rewind(&mut self, mark: ChecksumsMark) {
         (self.open, self.open_bytes) = (mark.open, mark.open_bytes);
         self.done.truncate(mark.done);

@@ -28,7 +28,7 @@ use crate::verify::{self, ExpectedImage};
 /// cannot be read, changes while it is read, or exceeds the limits of the format, or with the
 /// largest holes of files that have [more of them](crate::excess_holes) than the options allow;
 /// [`tree::Error::Limit`] for more than 65,535 different owners and groups; [`tree::Error::Io`] if
-/// the output cannot be written, or does not hold what was written.
+/// the output cannot be written, or does not return the bytes written.
 pub fn create(
     inventory: &Inventory,
     options: &Options,

@@ -1,4 +1,4 @@
-//! Directories: runs of entries, each with a header for what the entries have in common.
+//! Directories: runs of entries, each with a header for the fields that the entries share.
 #![cfg_attr(
     not(test),
     warn(
@@ -16,7 +16,7 @@ use tree::{Corrupt, FileKind, Result, is_valid_name, to_u64, to_usize};
 use zerocopy::IntoBytes;
 
 use crate::image::Image;
-use crate::inode::{Listing, basic_type, kind_of};
+use crate::inode::{DirListing, basic_type, kind_of};
 use crate::metadata::{MetadataPosition, MetadataReader};
 use crate::raw;
 use crate::reference::MetadataRef;
@@ -50,7 +50,7 @@ impl<'a> ListingReader<'a> {
     /// The entries of a listing, from its start.
     ///
     /// `Ok(None)` if the listing is empty, whatever its position.
-    pub(crate) fn new(image: &'a Image, end: u64, listing: &Listing) -> Result<Option<Self>> {
+    pub(crate) fn new(image: &'a Image, end: u64, listing: &DirListing) -> Result<Option<Self>> {
         Self::from(
             image,
             end,
@@ -65,7 +65,7 @@ impl<'a> ListingReader<'a> {
     fn from(
         image: &'a Image,
         end: u64,
-        listing: &Listing,
+        listing: &DirListing,
         skipped: u32,
         at: MetadataRef,
     ) -> Result<Option<Self>> {
@@ -195,13 +195,13 @@ impl ListedRanges {
     }
 }
 
-/// Lists what can be listed: after a bad metadata block, the directory's index says where a run
-/// begins in a later one. `note` is called with what was read, and says whether no other directory
-/// lists it. Returns also why entries are missing.
+/// Lists the readable entries: after a bad metadata block, the directory's index says where a run
+/// begins in a later one. `note` is called with the range that was read and returns whether no
+/// other directory lists it. Returns also why entries are missing.
 pub(crate) fn list_readable(
     image: &Image,
     end: u64,
-    listing: &Listing,
+    listing: &DirListing,
     (index, index_count): (MetadataPosition, u16),
     mut note: impl FnMut((MetadataPosition, MetadataPosition)) -> bool,
 ) -> (Vec<ListingEntry>, Vec<tree::Error>) {
@@ -260,7 +260,7 @@ pub(crate) fn list_readable(
 /// Appends where the directory's index says that runs begin, as far as it can be read.
 fn read_index(
     image: &Image,
-    listing: &Listing,
+    listing: &DirListing,
     (index, index_count): (MetadataPosition, u16),
     starts: &mut Vec<(u32, MetadataRef)>,
 ) -> Result<()> {
@@ -286,7 +286,7 @@ fn read_index(
 pub(crate) fn find(
     image: &Image,
     end: u64,
-    listing: &Listing,
+    listing: &DirListing,
     (index, index_count): (MetadataPosition, u16),
     name: &[u8],
 ) -> Result<Option<ListingEntry>> {
@@ -329,7 +329,7 @@ pub(crate) fn find(
 }
 
 /// Where the run begins that a record of the index leads to.
-fn run_place(listing: &Listing, record: &raw::DirectoryIndex) -> MetadataRef {
+fn run_place(listing: &DirListing, record: &raw::DirectoryIndex) -> MetadataRef {
     const BLOCK: u64 = to_u64(raw::METADATA_BYTES);
     let at = u64::from(listing.offset).saturating_add(record.index.get().into());
     let offset = at % BLOCK;
@@ -340,7 +340,7 @@ fn run_place(listing: &Listing, record: &raw::DirectoryIndex) -> MetadataRef {
 /// The next record of a directory's index, and its name.
 fn index_record(
     reader: &mut MetadataReader,
-    listing: &Listing,
+    listing: &DirListing,
 ) -> Result<(raw::DirectoryIndex, Vec<u8>)> {
     let at = reader.at();
     let record: raw::DirectoryIndex = reader.record()?;
@@ -363,7 +363,7 @@ fn index_record(
 pub(crate) fn check_index(
     image: &Image,
     end: u64,
-    listing: &Listing,
+    listing: &DirListing,
     (index, index_count): (MetadataPosition, u16),
 ) -> Result<()> {
     if index_count == 0 {

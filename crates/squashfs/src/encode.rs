@@ -52,7 +52,7 @@ pub(crate) enum BlockResult {
         first: bool,
         bytes: u64,
     },
-    /// A block of a file: the length of its content, and what is stored; `None` for a hole.
+    /// A block of a file: the length of its content and the stored block; `None` for a hole.
     Block {
         file: FileId,
         first: bool,
@@ -295,8 +295,8 @@ impl BlockEncoder<'_> {
         })
     }
 
-    /// Copies a compressed extent of the source as it is stored, without what may follow its end;
-    /// `None` if it is not a block that decodes to exactly what the file refers to. Other formats
+    /// Copies a compressed extent of the source as it is stored, without bytes after its end;
+    /// `None` if it is not a block that decodes to exactly the referenced range. Other formats
     /// record that length, but it may be wrong.
     fn keep_block(
         &self,

@@ -16,7 +16,7 @@ use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
 /// Bytes that a search reads at once.
 const SEARCH_BYTES: usize = 1 << 20;
-/// Padding between an image and what follows it: images are padded to a multiple of 4 KiB.
+/// Padding after an image: images are padded to a multiple of 4 KiB.
 const PADDING_MAX: u64 = 4096;
 /// Bytes at the end of a file that are searched for a superblock: its own size, plus padding before
 /// and after it.

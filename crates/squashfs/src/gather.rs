@@ -22,7 +22,7 @@ const BATCH_BYTES: usize = 256 << 10;
 /// How many files a batch has at most.
 const BATCH_FILES: usize = 512;
 
-/// What comes next in the image.
+/// The next data in the image.
 enum Unit {
     Fragment(BlockJob),
     /// The blocks of a file.

@@ -1,4 +1,4 @@
-//! Holes that would make an image much larger than what its files store.
+//! Holes that would make an image much larger than the data of its files.
 
 use tree::{FileId, FileKind, Inventory, Result};
 

@@ -45,7 +45,7 @@ pub(crate) struct Image {
     data: BlockCache<Vec<u8>>,
 }
 
-/// What one thread needs to decode a block.
+/// The memory of one thread that decodes blocks.
 #[derive(Default)]
 struct BlockDecoder {
     decoder: Decoder,
@@ -127,7 +127,7 @@ impl Image {
         self.data.keep(bytes);
     }
 
-    /// What was decoded.
+    /// The numbers of decoded blocks.
     pub(crate) fn counts(&self) -> BlockCounts {
         self.data.counts()
     }

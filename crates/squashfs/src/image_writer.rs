@@ -23,7 +23,7 @@ pub(crate) struct ImageWriter<'a> {
     pub(crate) algorithm: Algorithm,
     /// Position of the next byte in the image.
     pub(crate) at: u64,
-    /// The checksums of what was written so far.
+    /// The checksums of the bytes written so far.
     pub(crate) written: WrittenChecksums,
     /// Files that are left out.
     pub(crate) lost: Lost,

@@ -21,7 +21,7 @@ const TARGET_BYTES_MAX: u32 = 65_535;
 /// An inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ImageInode {
-    /// The permissions. The type bits must be 0: the inode's type says what it is.
+    /// The permissions. The type bits must be 0: the inode has its type elsewhere.
     pub(crate) mode: u16,
     /// Index into the id table.
     pub(crate) uid: u16,
@@ -43,7 +43,7 @@ pub(crate) struct ImageInode {
 pub(crate) enum InodeFields {
     /// A directory, followed by its index.
     Directory {
-        listing: Listing,
+        listing: DirListing,
         /// Inode number of the parent directory.
         parent: u32,
         /// Number of index records.
@@ -61,7 +61,7 @@ pub(crate) enum InodeFields {
 
 /// The place of a directory's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listing {
+pub(crate) struct DirListing {
     /// Its first metadata block, relative to the start of the directory table.
     pub(crate) block: u32,
     /// Offset in that block.
@@ -140,8 +140,8 @@ impl ImageInode {
         }
     }
 
-    /// Parses the inode at `reader` and returns the position of what follows it: a directory's
-    /// index, or a file's size words.
+    /// Parses the inode at `reader` and returns the position after it: of a directory's index, or a
+    /// file's size words.
     pub(crate) fn parse(reader: &mut MetadataReader) -> Result<(ImageInode, MetadataPosition)> {
         let at = reader.at();
         let header: raw::InodeHeader = reader.record()?;
@@ -326,7 +326,7 @@ fn parse_directory(reader: &mut MetadataReader, extended: bool) -> Result<(Inode
         }
     };
     let body = InodeFields::Directory {
-        listing: Listing {
+        listing: DirListing {
             block: raw.start_block.get(),
             offset: raw.offset.get(),
             len: raw.file_size.get().saturating_sub(raw::LISTING_EXTRA),

@@ -72,7 +72,7 @@ pub struct Options {
     /// is unchanged. Fragment blocks are kept as a whole while at least three quarters of them are
     /// still shown, as far as the image becomes little larger by that.
     pub old: Option<OldImage>,
-    /// Whether to keep only what leaves the image as it would be without the old one: no fragment
+    /// Whether to keep only blocks that the image would have without the old one, too: no fragment
     /// block with tails of files that changed, and nothing at all if a sample of the old blocks was
     /// not made with these settings.
     pub reuse_exact: bool,
@@ -82,8 +82,8 @@ pub struct Options {
     pub filter_code: bool,
     /// Whether to skip and list files that cannot be read. Otherwise the first one is an error.
     pub skip_unreadable: bool,
-    /// What is decoded again before the image counts as finished. Unless it is nothing, the image
-    /// is also read back.
+    /// The data to decode again before the image counts as finished. Unless it is
+    /// [`Verify::Nothing`], the image is also read back.
     pub verify: Verify,
 }
 

@@ -1,4 +1,4 @@
-//! Plans what to store, and in which order: a pure function of the inventory and the options.
+//! Plans the data to store and its order: a pure function of the inventory and the options.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ pub(crate) struct DataLayout {
     keep_fragments: bool,
 }
 
-/// The place of what is not in a fragment block; there are never as many.
+/// The place of tails outside of fragment blocks, of which there are never as many.
 const NOWHERE: TailPosition = TailPosition {
     fragment: u32::MAX,
     offset: 0,

@@ -61,8 +61,7 @@ impl Probe {
 /// Whether all bytes are nearly equally frequent.
 ///
 /// The sum of the squared differences from the mean, divided by the mean (chi-square), is 255 for
-/// noise, give or take
-/// 23. An entropy coder for single bytes saves that sum, over 2 ln 2, in bits.
+/// noise, give or take 23. An entropy coder for single bytes saves that sum, over 2 ln 2, in bits.
 fn is_even(content: &[u8]) -> bool {
     let mut counts = [[0u32; 256]; 2];
     for pair in content.chunks(2) {

@@ -60,7 +60,7 @@ pub struct Squashfs {
     store: StoreId,
 }
 
-/// A table, or what is wrong with its list.
+/// A table, or the damage of its list.
 type MaybeDamaged<T> = std::result::Result<T, Corrupt>;
 
 /// Separates damage, which may be of no consequence, from a medium that cannot be read.
@@ -73,7 +73,7 @@ fn damaged_or<T>(read: Result<T>) -> Result<MaybeDamaged<T>> {
 }
 
 /// Reads the list at `at` of a table. `next` is where the next table in the image starts and ends,
-/// if that is known: the list must end where it starts. If the next table is what is wrong, notes
+/// if that is known: the list must end where it starts. If the next table is the damaged one, notes
 /// in `gap` that they do not meet.
 fn read_table<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
     image: &Image,
@@ -272,7 +272,7 @@ impl Squashfs {
         Ok(self.inode(ino)?.0.number)
     }
 
-    /// An inode, and the position of what follows it.
+    /// An inode, and the position after it.
     pub(crate) fn inode(&self, ino: Ino) -> Result<(ImageInode, MetadataPosition)> {
         let superblock = &self.image.superblock;
         let (table, end) = (superblock.inode_table, superblock.directory_table);
@@ -290,8 +290,8 @@ impl Squashfs {
         Ok((inode, place))
     }
 
-    /// Checks what Linux needs to mount the image and reading does not: the options of LZ4 and xz,
-    /// the lists of all tables, an export table even without its flag, and sets in the table of
+    /// Checks the requirements of Linux that reading does not have: the options of LZ4 and xz, the
+    /// lists of all tables, an export table even without its flag, and sets in the table of
     /// extended attributes.
     pub(crate) fn check_for_mounting(&self) -> Result<()> {
         let superblock = &self.image.superblock;

@@ -13,8 +13,7 @@ use crate::code_filter;
 use crate::options::Options;
 use crate::raw::METADATA_BYTES;
 
-/// What no file shows any more of the fragment blocks that are kept takes at most one part in this
-/// many of the image.
+/// The unreferenced data in kept fragment blocks takes at most one part in this many of the image.
 const WASTE_PARTS: u64 = 64;
 /// How many blocks are encoded again to find out whether the old image was made with the same
 /// settings.
@@ -125,7 +124,7 @@ impl<'a> OldBlocks<'a> {
         })
     }
 
-    /// Whether the blocks of a sample are what these settings give.
+    /// Whether these settings give the blocks of a sample.
     pub(crate) fn is_made_with(&self, settings: &Settings, filter_code: bool) -> bool {
         let Ok(mut encoder) = Encoder::new(settings) else {
             return false;
@@ -267,8 +266,9 @@ impl<'a> OldBlocks<'a> {
     }
 
     /// Finds the fragment blocks to keep for the files of `packed`, whose tails go into fragments.
-    /// At least three quarters of each must be shown, and what is not must be little compared with
-    /// the image: to that ends, the files of `others` count with what they take in the old image.
+    /// At least three quarters of each must be referenced, and the rest must be little compared
+    /// with the image: to that end, the files of `others` count with their stored bytes in the old
+    /// image.
     pub(crate) fn tails(
         &self,
         inventory: &Inventory,
@@ -433,7 +433,7 @@ impl<'a> OldBlocks<'a> {
     /// Reads a fragment block that is kept into `buffer`.
     ///
     /// # Errors
-    /// The old image is not what it was before.
+    /// The old image changed.
     pub(crate) fn fragment(&self, old: &OldFragment, buffer: &mut Vec<u8>) -> Result<usize> {
         match self.reuse.read_encoded(old.file, &old.extent, buffer) {
             Some((len, _)) if hash_of(&buffer[..len]) == old.hash => Ok(len),

@@ -41,7 +41,7 @@ impl TrialBlock {
     }
 }
 
-/// What a block was encoded to.
+/// An encoded block.
 #[derive(Debug)]
 pub struct TrialResult {
     /// The stored bytes are the beginning of this; empty for a block of zeros, of which nothing is

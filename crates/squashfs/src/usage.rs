@@ -34,7 +34,8 @@ impl StoredParts for Squashfs {
         self.superblock().fragment_count > 0
     }
 
-    /// The length of a fragment block's content is not recorded: it is what files refer to.
+    /// The length of a fragment block's content is not recorded: the ranges that files refer to
+    /// count.
     fn stored_parts(
         &self,
         file: Ino,

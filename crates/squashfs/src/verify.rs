@@ -1,8 +1,8 @@
 //! Proves that an image holds its input, before it counts as finished.
 //!
 //! The workers have proved that each block decodes to its content, and checksums prove that the
-//! output returns the bytes written. What remains is to prove that a reader finds the same tree in
-//! them, with each file's data where it was put.
+//! output returns the bytes written. It remains to prove that a reader finds the same tree in them,
+//! with each file's data where it was put.
 
 use std::collections::HashMap;
 use std::io;
@@ -67,7 +67,7 @@ fn differs(what: &'static str) -> Error {
     Error::Io(io::Error::other(what))
 }
 
-/// Reads the tree in `image` and compares it with what is expected.
+/// Reads the tree in `image` and compares it with the expected one.
 pub(crate) fn tree(image: &Squashfs, expected: &ExpectedImage, parallel: Parallel) -> Result<()> {
     ordered(
         parallel,
@@ -86,14 +86,14 @@ pub(crate) fn tree(image: &Squashfs, expected: &ExpectedImage, parallel: Paralle
     )
 }
 
-/// Walks both trees at once, without keeping what it has seen: gives each file once, and its inode
+/// Walks both trees at once, without a list of visited files: returns each file once, and its inode
 /// in the image.
 struct ImageWalk<'a, S> {
     image: &'a Squashfs,
     expected: &'a ExpectedImage<'a>,
-    /// What the tree that was the input has.
+    /// The steps through the input.
     steps: S,
-    /// What follows in each directory of the image that is open.
+    /// The entries left in each open directory of the image.
     open: Vec<std::vec::IntoIter<DirEntry>>,
     /// The inodes of files with several names.
     linked: HashMap<FileId, Ino>,

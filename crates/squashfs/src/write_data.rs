@@ -297,7 +297,7 @@ impl ImageWriter<'_> {
         }
     }
 
-    /// Takes back what was written since: the next data overwrites it.
+    /// Takes back the data since the mark: the next data overwrites it.
     fn rewind(&mut self, mark: DataMark, data: &mut PlacedData) {
         self.at = mark.at;
         self.written.rewind(mark.written);

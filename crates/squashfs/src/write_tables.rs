@@ -9,7 +9,9 @@ use zerocopy::IntoBytes;
 use crate::describe::{DescribedFiles, XattrSets};
 use crate::dir::ListingWriter;
 use crate::image_writer::ImageWriter;
-use crate::inode::{ImageInode, InodeFields, Listing, RegularFile, encode_device, nearest_seconds};
+use crate::inode::{
+    DirListing, ImageInode, InodeFields, RegularFile, encode_device, nearest_seconds,
+};
 use crate::inode_numbers::InodeNumbers;
 use crate::lookup_table::emit_table;
 use crate::metadata::MetadataWriter;
@@ -326,7 +328,7 @@ fn directory_number(numbers: &InodeNumbers, dir: FileId) -> u32 {
 fn write_listing(
     listing: &mut ListingWriter,
     listings: &mut MetadataWriter,
-) -> (Listing, Vec<(raw::DirectoryIndex, Vec<u8>)>) {
+) -> (DirListing, Vec<(raw::DirectoryIndex, Vec<u8>)>) {
     let from = listings.reference();
     let len = listing.finish().len();
     let starts: Vec<(usize, Vec<u8>)> = listing
@@ -350,13 +352,13 @@ fn write_listing(
         listings.write(&listing.finish()[*at..end]);
     }
     let place = if len == 0 {
-        Listing {
+        DirListing {
             block: 0,
             offset: 0,
             len: 0,
         }
     } else {
-        Listing {
+        DirListing {
             block: from.block() as u32,
             offset: from.offset(),
             len: len as u32,
