@@ -56,7 +56,7 @@ impl SourceTree {
     /// Opens two trees to compare. Each further device belongs to one of the images.
     ///
     /// # Errors
-    /// One cannot be opened or read, or a device belongs to none of them.
+    /// One cannot be opened or read, or a device does not belong to either.
     pub fn open_pair(
         [first, second]: [&Address; 2],
         options: &OpenOptions,
