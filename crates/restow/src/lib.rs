@@ -29,7 +29,7 @@ pub use check::check;
 pub use container::{Container, ImageRange, check_devices};
 pub use copy::{
     CopyJob, CopyLoss, CopyNote, CopyOptions, CopySummary, Format, LossReason, StreamOptions,
-    Unpreserved, copy, subvolume_name,
+    Unpreserved, copy, copy_to, subvolume_name,
 };
 pub use error::{Error, Result};
 pub use input::Input;
@@ -42,7 +42,7 @@ pub use receive::{
 pub use send::{ResumedOutput, SendRequest, SendSummary, Sender};
 pub use source_note::SourceNote;
 pub use source_tree::{SourceTree, find_subvolume, named_subvolume, open_subvolume};
-pub use tree::{ByPath, NoProgress, Progress};
+pub use tree::{ByPath, MemoryResult, NoProgress, Output, OutputKind, OutputTarget, Progress};
 pub use usage::{Overhead, overhead};
 
 /// Opens the tree at an address: `src`, `src.tar.xz`, `disk.btrfs:home`, or `-` for standard input.

@@ -88,7 +88,7 @@ pub fn create(
         let written = writer.output.reader()?;
         writer
             .written
-            .compare(&written, behind_superblock, parallel)?;
+            .compare(&*written, behind_superblock, parallel)?;
         let image = Squashfs::open_at(written, options.offset, &Limits::default())?;
         let expected = ExpectedImage {
             inventory,

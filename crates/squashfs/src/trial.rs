@@ -151,7 +151,7 @@ impl<'a> TrialImage<'a> {
     ) -> Result<u64> {
         let options = self.options(compression).verify(Verify::Nothing);
         check(&options)?;
-        let mut output = Output::discarding()?;
+        let mut output = Output::discarding();
         let mut writer = ImageWriter::new(self.inventory, &options, parallel, &mut output)?;
         let described = writer.describe()?;
         let data = self.place(&mut writer, lens);

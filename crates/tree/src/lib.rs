@@ -39,7 +39,7 @@ pub use fs::{
     entry_named, extract, is_valid_name, manifest, rescue, tar, walk_host_dir, with_metadata,
 };
 pub use integers::{high_u32, low_u32, to_u64, to_usize, wide_u64};
-pub use output::{Output, OutputKind, WrittenExtent, spool, temporary};
+pub use output::{MemoryResult, Output, OutputKind, OutputTarget, WrittenExtent, spool, temporary};
 pub use prepare::{
     ContentReader, Describe, Description, Duplicates, Lost, OldExtents, OldImage, Reuse,
 };

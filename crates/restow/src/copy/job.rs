@@ -24,6 +24,8 @@ pub struct CopyJob<'a> {
     pub(super) dst: &'a Path,
     pub(super) format: Format,
     pub(super) options: &'a CopyOptions,
+    /// Creates the output.
+    create: &'a (dyn Fn() -> tree::Result<Output> + Sync),
 }
 
 impl<'a> CopyJob<'a> {
@@ -37,6 +39,24 @@ impl<'a> CopyJob<'a> {
         (dst, format): (&Path, Format),
         edits: Option<Edits>,
         options: &CopyOptions,
+        run: impl FnOnce(&CopyJob<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let create = || {
+            if dst == Path::new("-") {
+                return Ok(Output::standard()?);
+            }
+            Output::create(dst, options.overwrite)
+        };
+        Self::with_output(source, (dst, format), edits, options, &create, run)
+    }
+
+    /// The same with an output that `create` opens; `dst` is its name in errors.
+    pub(super) fn with_output<T, E: From<Error>>(
+        source: &SourceTree,
+        (dst, format): (&Path, Format),
+        edits: Option<Edits>,
+        options: &CopyOptions,
+        create: &(dyn Fn() -> tree::Result<Output> + Sync),
         run: impl FnOnce(&CopyJob<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let edited = edits.map(|edits| Edited::new(Arc::clone(source.tree()), edits));
@@ -60,6 +80,7 @@ impl<'a> CopyJob<'a> {
             dst,
             format,
             options,
+            create,
         })
     }
 
@@ -79,14 +100,9 @@ impl<'a> CopyJob<'a> {
         format!("{verb} {dst}")
     }
 
-    /// The output; standard output for `-`.
+    /// Creates the output.
     pub(super) fn output(&self) -> Result<Output> {
-        let output = if self.dst == Path::new("-") {
-            Output::standard().map_err(Into::into)
-        } else {
-            Output::create(self.dst, self.options.overwrite)
-        };
-        output.during(|| self.on_dst("create"))
+        (self.create)().during(|| self.on_dst("create"))
     }
 
     /// Finishes the output, if `made` has no error; names the file of an error in it.

@@ -14,8 +14,9 @@ mod tar;
 
 use std::path::Path;
 
-use tree::{HostTimes, Progress};
+use tree::{HostTimes, Output, Progress};
 
+use crate::error::refuse;
 use crate::{Error, Result, SourceTree};
 
 pub use format::Format;
@@ -39,6 +40,29 @@ pub fn copy(
     let format = Format::of(dst, options.format)?;
     let source = source.for_format(format, dst, options)?;
     CopyJob::with(&source, (dst, format), None, options, |job| {
+        job.write(progress, &mut |_| {})
+    })
+}
+
+/// Copies a tree to an output, which `create` opens when the copy is known to be possible: memory
+/// ([`MemoryResult`](crate::MemoryResult)), or any other [target](crate::OutputTarget).
+///
+/// # Errors
+/// As for [`copy`]; a directory or a single file is no output.
+pub fn copy_to(
+    source: SourceTree,
+    format: Format,
+    create: &(dyn Fn() -> tree::Result<Output> + Sync),
+    options: &CopyOptions,
+    progress: &dyn Progress,
+) -> Result<CopySummary> {
+    if matches!(format, Format::Dir | Format::File) {
+        refuse!("{} is no output", format.noun());
+    }
+    // The name of the output in errors, and of the subvolume of a stream without another name.
+    let dst = Path::new("output");
+    let source = source.for_format(format, dst, options)?;
+    CopyJob::with_output(&source, (dst, format), None, options, create, |job| {
         job.write(progress, &mut |_| {})
     })
 }

@@ -158,7 +158,7 @@ impl<'a> ImageTrial<'a> {
     /// As for [`create`](crate::create).
     pub fn image_bytes(&self, compression: Option<Settings>, lens: &[u32]) -> Result<u64> {
         let options = self.options(compression);
-        let output = Output::discarding()?;
+        let output = Output::discarding();
         let plan = SubvolumePlan::new(self.inventory, &options)?;
         let area = self.place(&options, lens, &output)?;
         let trees = FileTrees::new(self.inventory, &self.described, &area, &plan, &options);

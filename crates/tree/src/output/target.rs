@@ -1,0 +1,240 @@
+//! The targets of an output.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::Output;
+use crate::{ReadAt, Result, Scratch};
+
+/// What an [`Output`] writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputKind {
+    /// A new regular file or the like, which appears on commit.
+    File,
+    /// A block device, written in place. Its size is fixed, and the first write destroys what it
+    /// held.
+    Device,
+    /// A pipe, terminal or other stream. It accepts bytes in order only, and what was written
+    /// cannot be undone.
+    Stream,
+}
+
+/// What an [`Output`] can write to: a file, memory, an object of a store.
+///
+/// [`OutputTarget::finish`] makes the result appear. A target that is dropped without it leaves
+/// nothing behind, except for a device or a stream. [`ReadAt`] reads back what was written; a
+/// target that cannot do that returns an error.
+pub trait OutputTarget: ReadAt + Debug {
+    /// The kind of target.
+    fn kind(&self) -> OutputKind;
+
+    /// Appends some of `buf` behind what was appended before, and returns how much.
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn append(&mut self, buf: &[u8]) -> io::Result<usize>;
+
+    /// Writes all of `buf` at the byte offset `at`; bytes between the former end and `at` are zeros.
+    ///
+    /// # Errors
+    /// What the medium reports; a stream cannot seek.
+    fn write_all_at(&self, buf: &[u8], at: u64) -> io::Result<()>;
+
+    /// Sets the length; new bytes are zeros. A device keeps its length.
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// A second handle, for reading back what has been written.
+    ///
+    /// # Errors
+    /// What the medium reports; a stream cannot be read back.
+    fn reader(&self) -> io::Result<Arc<dyn ReadAt>>;
+
+    /// Finishes: waits until everything is on the medium, then makes the result appear in one step.
+    ///
+    /// # Errors
+    /// What the medium reports. Nothing is left behind then.
+    fn finish(self: Box<Self>) -> Result<()>;
+
+    /// The open file, if the target is one, to give it an owner and permissions.
+    fn file(&self) -> Option<&File> {
+        None
+    }
+
+    /// An unnamed temporary file beside the target, for data that cannot be written yet; `None` if
+    /// such data stays in memory.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    fn scratch(&self) -> io::Result<Option<File>> {
+        Ok(None)
+    }
+
+    /// The same for tables.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    fn tables(&self) -> io::Result<Scratch> {
+        Ok(Scratch::memory())
+    }
+}
+
+/// The place of a result in memory. Clones share it.
+///
+/// A result takes as much memory as it is long, with its holes: use it for what is small.
+///
+/// ```
+/// use std::io::Write;
+/// use tree::MemoryResult;
+///
+/// let result = MemoryResult::default();
+/// let mut output = result.output();
+/// output.write_all(b"content")?;
+/// assert_eq!(result.take(), b"");
+/// output.commit()?;
+/// assert_eq!(result.take(), b"content");
+/// # Ok::<(), tree::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct MemoryResult(Bytes);
+
+impl MemoryResult {
+    /// An output whose bytes come here when it is committed, and replace those that are here.
+    pub fn output(&self) -> Output {
+        Output::to(MemoryTarget {
+            end: 0,
+            written: Bytes::default(),
+            result: self.clone(),
+        })
+    }
+
+    /// The bytes, which are taken out; empty if nothing was committed.
+    pub fn take(&self) -> Vec<u8> {
+        self.0.with(std::mem::take)
+    }
+}
+
+/// Bytes that several handles share.
+#[derive(Clone, Debug, Default)]
+struct Bytes(Arc<RwLock<Vec<u8>>>);
+
+#[derive(Debug)]
+struct MemoryTarget {
+    /// Where the next bytes are appended.
+    end: usize,
+    written: Bytes,
+    result: MemoryResult,
+}
+
+impl Bytes {
+    fn with<T>(&self, change: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        // A writer that panics leaves bytes that are as good as those of one that stops.
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ReadAt for Bytes {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        (self.0.read().unwrap_or_else(PoisonError::into_inner)).read_exact_at(buf, at)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        ReadAt::size(&*self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ReadAt for MemoryTarget {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        self.written.read_exact_at(buf, at)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.written.size()
+    }
+}
+
+impl OutputTarget for MemoryTarget {
+    fn kind(&self) -> OutputKind {
+        OutputKind::File
+    }
+
+    fn append(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.write_all_at(buf, self.end as u64)?;
+        self.end += buf.len();
+        Ok(buf.len())
+    }
+
+    fn write_all_at(&self, buf: &[u8], at: u64) -> io::Result<()> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let at = usize::try_from(at).ok();
+        let range = at.and_then(|at| Some(at..at.checked_add(buf.len())?));
+        let range = range.ok_or(io::ErrorKind::FileTooLarge)?;
+        self.written.with(|bytes| {
+            bytes.resize(bytes.len().max(range.end), 0);
+            bytes[range].copy_from_slice(buf);
+        });
+        Ok(())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        self.written.with(|bytes| bytes.resize(len, 0));
+        Ok(())
+    }
+
+    fn reader(&self) -> io::Result<Arc<dyn ReadAt>> {
+        Ok(Arc::new(self.written.clone()))
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let bytes = self.written.with(std::mem::take);
+        self.result.0.with(|result| *result = bytes);
+        Ok(())
+    }
+}
+
+/// Takes everything that is written, like a file, and throws it away.
+#[derive(Debug)]
+pub(super) struct Discard;
+
+impl ReadAt for Discard {
+    fn read_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+impl OutputTarget for Discard {
+    fn kind(&self) -> OutputKind {
+        OutputKind::File
+    }
+
+    fn append(&mut self, buf: &[u8]) -> io::Result<usize> {
+        Ok(buf.len())
+    }
+
+    fn write_all_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn reader(&self) -> io::Result<Arc<dyn ReadAt>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
