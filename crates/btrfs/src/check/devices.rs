@@ -5,7 +5,8 @@ use zerocopy::FromBytes;
 
 use super::state::{BtrfsChecker, Note};
 use crate::disk::chunk::{Chunk, Profile, Stripe};
-use crate::disk::key::object;
+use crate::disk::flags::block_group;
+use crate::disk::key::{Key, Logical, Physical, item, object};
 use crate::disk::raw;
 use crate::disk::superblock::{SUPERBLOCK_PLACES, Superblock};
 
@@ -18,6 +19,12 @@ impl BtrfsChecker<'_> {
         let mut flags = None;
         for open in self.btrfs.volume.space.devices() {
             let size = open.source.size()?;
+            // A seed keeps the superblock that it had when file systems were based on it.
+            let generation = if open.device.fsid == self.btrfs.superblock().metadata_uuid {
+                self.btrfs.superblock().generation
+            } else {
+                Superblock::read(&*open.source)?.generation
+            };
             for place in SUPERBLOCK_PLACES {
                 let mut bytes = [0; raw::SUPERBLOCK_BYTES];
                 if size.saturating_sub(to_u64(bytes.len())) < place.0
@@ -30,10 +37,10 @@ impl BtrfsChecker<'_> {
                     continue;
                 }
                 let raw = raw::Superblock::ref_from_bytes(&bytes).expect("it has that size");
-                let generation = self.btrfs.superblock().generation;
                 match Superblock::parse(&bytes, place) {
                     Ok(found) if found.generation == generation => {
                         flags.get_or_insert(raw.flags.get());
+                        self.superblock_copy(raw, &found, place)?;
                     }
                     Ok(found) => self.corrupt(
                         "copy of the superblock is old",
@@ -46,6 +53,58 @@ impl BtrfsChecker<'_> {
             }
         }
         Ok(flags.unwrap_or_default())
+    }
+
+    /// Checks the parts of a superblock that only Linux uses: its flags and its device.
+    fn superblock_copy(
+        &mut self,
+        raw: &raw::Superblock,
+        found: &Superblock,
+        place: Physical,
+    ) -> Result<()> {
+        let flags = raw.flags.get();
+        if flags & !raw::SUPERBLOCK_FLAGS_KNOWN != 0 {
+            self.corrupt("superblock has unknown flags", 0, place.0, flags)?;
+        }
+        let device = found.device;
+        let known = self.btrfs.devices().iter();
+        let mut known = known.filter(|known| known.id == device.id);
+        if known.all(|known| known.uuid != device.uuid) {
+            let what = "superblock's device is not the one in the chunk tree";
+            self.corrupt(what, 0, place.0, device.id)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the superblock and the chunk tree list the same system chunks: the superblock's
+    /// hold the chunk tree, and Linux takes the others from that.
+    fn system_chunks(&mut self) -> Result<()> {
+        let btrfs = self.btrfs;
+        let listed = btrfs.superblock().system_chunks.iter();
+        let mut listed: Vec<u64> = listed.map(|chunk| chunk.start.0).collect();
+        listed.sort_unstable();
+        let mut stored = Vec::new();
+        let mut cursor = btrfs
+            .chunk_tree
+            .readable(&btrfs.volume, Key::MIN, Key::MAX)?;
+        while let Some(item) = cursor.item() {
+            if item.key.kind == item::CHUNK_ITEM {
+                let start = item.key.offset;
+                let chunk = btrfs.chunks().find(Logical(start));
+                if chunk.is_some_and(|chunk| chunk.flags & block_group::SYSTEM != 0) {
+                    stored.push(start);
+                }
+            }
+            cursor.advance()?;
+        }
+        if cursor.damage().is_empty() && listed != stored {
+            let differs = |start: &&u64| listed.contains(start) != stored.contains(start);
+            let first = listed.iter().chain(&stored).find(differs);
+            let what = "superblock's system chunks are not those of the chunk tree";
+            let at = first.copied().unwrap_or_default();
+            self.corrupt(what, object::CHUNK_TREE, at, to_u64(stored.len()))?;
+        }
+        Ok(())
     }
 
     /// Checks that devices are present once, have their recorded size, and include every device
@@ -89,6 +148,8 @@ impl BtrfsChecker<'_> {
                 )?;
             }
         }
+        let result = self.system_chunks();
+        self.tolerate(object::CHUNK_TREE, result)?;
         self.total_bytes()?;
         self.missing_devices()
     }

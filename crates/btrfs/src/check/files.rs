@@ -187,6 +187,10 @@ impl BtrfsChecker<'_> {
             item::DIR_ITEM | item::DIR_INDEX if !is_dir => {
                 Err(item.corrupt("file that is not a directory has entries", number))
             }
+            // A directory that was deleted while it was open: its entries lead to nothing.
+            item::DIR_ITEM | item::DIR_INDEX if current.inode.nlink == 0 => {
+                dir::for_each_entry(item, |_| Ok(()))
+            }
             kind @ (item::DIR_ITEM | item::DIR_INDEX) => {
                 dir::for_each_entry(item, |entry| {
                     current.name_bytes += to_u64(entry.name.len());
@@ -268,6 +272,11 @@ impl BtrfsChecker<'_> {
                 if !has_checksums && btrfs.has_checksums(stored.at, stored.len)? {
                     return Err(item.corrupt("file without checksums has some", stored.at.0));
                 }
+                if !has_checksums && !is_preallocated {
+                    let at = stored.at.0.saturating_add(offset);
+                    let end = at.saturating_add(extent.len);
+                    self.without_checksums.add(at, end);
+                }
                 if has_checksums && !is_preallocated {
                     let (at, len) = match stored.compression {
                         Some(_) => (stored.at.0, stored.len),
@@ -311,12 +320,12 @@ impl BtrfsChecker<'_> {
         }
         let sector = u64::from(self.btrfs.superblock().sectorsize);
         match inode.kind {
+            // What is left of a file that is being deleted; its inode keeps the numbers of the
+            // whole file.
+            FileKind::Directory | FileKind::Regular | FileKind::Symlink if inode.nlink == 0 => {}
             FileKind::Directory if inode.size != current.name_bytes => {
                 self.corrupt("directory's size is wrong", tree.id, at.0, *number)?;
             }
-            // What is left of a file that is being deleted; its inode keeps the numbers of the
-            // whole file.
-            FileKind::Regular | FileKind::Symlink if inode.nlink == 0 => {}
             FileKind::Regular | FileKind::Symlink => {
                 if inode.nbytes != current.extent_bytes {
                     self.corrupt("inode's stored bytes are wrong", tree.id, at.0, *number)?;

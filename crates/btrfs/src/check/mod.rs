@@ -5,6 +5,7 @@
 //! directory entries with the names in inodes, block groups with their content, checksums with
 //! data. Its verdict should equal that of `btrfs check --check-data-csum`.
 
+mod copies;
 mod data;
 mod decode;
 mod devices;
@@ -25,6 +26,7 @@ use std::collections::HashSet;
 use tree::{CheckOptions, DataCheck, Finding, Findings, Parallel, Progress, Result};
 
 use self::extents::{ExtentTree, TreeReferences};
+use self::ranges::Ranges;
 use self::state::{BtrfsChecker, LogRanges, ReferenceEdges};
 use crate::disk::key::{Key, is_file_tree, object};
 use crate::disk::raw;
@@ -59,6 +61,7 @@ impl Btrfs {
             references: TreeReferences::default(),
             extents: ExtentTree::default(),
             encoded: HashSet::new(),
+            without_checksums: Ranges::default(),
             log: LogRanges::default(),
             paths: None,
             notes: Vec::new(),
@@ -153,6 +156,8 @@ impl BtrfsChecker<'_> {
         self.expect();
         let result = self.subvolume_references(&roots);
         self.tolerate(object::ROOT_TREE, result)?;
+        let result = self.default_entry(&roots);
+        self.tolerate(object::ROOT_TREE, result)?;
         let result = self.dead_roots(&roots);
         self.tolerate(object::ROOT_TREE, result)?;
         self.log_checksums()?;
@@ -160,6 +165,7 @@ impl BtrfsChecker<'_> {
             let result = self.checksums(&tree);
             self.tolerate(tree.id, result)?;
         }
+        self.copies_without_checksums()?;
         self.decode()
     }
 

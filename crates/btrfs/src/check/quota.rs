@@ -137,11 +137,11 @@ impl BtrfsChecker<'_> {
 
     /// Compares the counts of all quota groups.
     pub(super) fn quota_groups(&mut self, tree: &Tree, roots: &[TreeRoot]) -> Result<()> {
+        let mut groups = self.read_groups(tree)?;
         let Some((flags, enabled)) = self.quotas(tree)? else {
             self.notes.push(Note::QuotasInconsistent);
             return Ok(());
         };
-        let mut groups = self.read_groups(tree)?;
         let is_counted = if flags & raw::QGROUP_SIMPLE != 0 {
             self.count_owners(&mut groups, enabled)
         } else {
@@ -172,6 +172,11 @@ impl BtrfsChecker<'_> {
         let mut groups = QuotaGroups::default();
         let mut cursor = tree.seek(&self.btrfs.volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
+            let is_status = item.key.kind == item::QGROUP_STATUS && item.key.offset != 0;
+            if is_status || item.key.kind != item::QGROUP_RELATION && item.key.objectid != 0 {
+                let error = item.corrupt("quota item's key is wrong", item.key.objectid);
+                self.found(tree.id, error)?;
+            }
             match item.key.kind {
                 item::QGROUP_STATUS | item::QGROUP_LIMIT => {}
                 item::QGROUP_INFO => match raw::QgroupInfo::ref_from_bytes(item.data) {

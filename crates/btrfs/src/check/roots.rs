@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tree::Result;
+use tree::{FileKind, Result};
 
 use super::state::BtrfsChecker;
+use crate::disk::checksum::{NAME_SEED, name_hash};
 use crate::disk::dir::{self, EntryTarget};
 use crate::disk::key::{Key, is_file_tree, item, object};
-use crate::disk::subvolume::{self, TreeRoot};
+use crate::disk::subvolume::{self, TreeRoot, tree_of};
 
 impl BtrfsChecker<'_> {
     /// Checks all roots in the root tree.
@@ -23,9 +24,10 @@ impl BtrfsChecker<'_> {
         let mut cursor = self.btrfs.roots.seek(volume, Key::MIN)?;
         while let Some(item) = cursor.item() {
             if item.key.kind == item::ROOT_ITEM {
-                // Only snapshots and trees being moved have more in their key than an ID.
+                // Snapshots, trees being moved, and the data relocation tree of btrfs-convert have
+                // more in their key than an ID.
                 let (id, offset) = (item.key.objectid, item.key.offset);
-                let is_single = id < object::FIRST_FREE || id == object::DATA_RELOC_TREE;
+                let is_single = id < object::FIRST_FREE;
                 if is_single && offset != 0 {
                     return Err(item.corrupt("root item's key has an offset", offset));
                 }
@@ -73,7 +75,11 @@ impl BtrfsChecker<'_> {
                 "subvolume is seen nowhere"
             } else if is_nested && root.refs == 0 && is_seen {
                 "deleted subvolume is still seen"
-            } else if is_file_tree(id) && root.refs > 0 && root.dirid != object::FIRST_FREE {
+            } else if !is_nested && id != object::TREE_RELOC && root.refs == 0 {
+                "tree has no reference"
+            } else if (is_file_tree(id) && root.refs > 0 || id == object::DATA_RELOC_TREE)
+                && root.dirid != object::FIRST_FREE
+            {
                 "subvolume's root directory has the wrong number"
             } else {
                 continue;
@@ -97,6 +103,35 @@ impl BtrfsChecker<'_> {
                 let what = "subvolume's name is not in its directory";
                 self.corrupt(what, *parent, *dir, *child)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Checks the root tree's directory, whose only entry names the default subvolume: Linux mounts
+    /// nothing if it is wrong.
+    pub(super) fn default_entry(&mut self, roots: &[TreeRoot]) -> Result<()> {
+        let hash = name_hash(NAME_SEED, b"default").into();
+        let key = Key::new(object::ROOT_TREE_DIR, item::DIR_ITEM, hash);
+        let is_tree = |id| is_file_tree(id) && tree_of(roots, id).is_some();
+        let found = self.btrfs.roots.get(&self.btrfs.volume, key, |item| {
+            let mut good = 0;
+            dir::for_each_record(&item, |record| {
+                let location = Key::parse(&record.raw.location);
+                let is_good = record.name == b"default"
+                    && record.value.is_empty()
+                    && record.raw.dir_type == dir::entry_type(FileKind::Directory)
+                    && location.kind == item::ROOT_ITEM // of a snapshot, with any offset
+                    && is_tree(location.objectid);
+                good += u64::from(is_good);
+                Ok(())
+            })?;
+            Ok(good)
+        })?;
+        // Linux mounts the top level if there is no entry.
+        if found.is_some_and(|good| good != 1) {
+            let what = "root tree does not name a default subvolume";
+            let at = self.btrfs.roots.root.0;
+            self.corrupt(what, object::ROOT_TREE, at, found.unwrap_or_default())?;
         }
         Ok(())
     }

@@ -148,6 +148,11 @@ impl BtrfsChecker<'_> {
                         item.corrupt("device extent's size is wrong", to_u64(item.data.len()))
                     );
                 };
+                let chunk = (raw.chunk_tree.get(), raw.chunk_objectid.get());
+                if chunk != (object::CHUNK_TREE, object::FIRST_CHUNK_TREE) {
+                    let error = item.corrupt("device extent names no chunk", chunk.0);
+                    self.found(tree.id, error)?;
+                }
                 let (device, at) = (item.key.objectid, item.key.offset);
                 found.push((device, at, raw.length.get(), raw.chunk_offset.get()));
             }

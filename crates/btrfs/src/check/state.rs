@@ -6,6 +6,7 @@ use std::fmt;
 use tree::{CheckOptions, Corrupt, Error, Finding, Findings, Parallel, Progress, Result};
 
 use super::extents::{Encoded, ExtentTree, TreeReferences};
+use super::ranges::Ranges;
 use crate::disk::key::Logical;
 use crate::disk::node::TreeBlock;
 use crate::read::Btrfs;
@@ -117,6 +118,8 @@ pub(super) struct BtrfsChecker<'b> {
     pub(super) extents: ExtentTree,
     /// The encoded extents that files refer to.
     pub(super) encoded: HashSet<Encoded>,
+    /// Written data of files without checksums.
+    pub(super) without_checksums: Ranges,
     pub(super) log: LogRanges,
     /// Only for full quotas.
     pub(super) paths: Option<ReferenceEdges>,

@@ -4,7 +4,7 @@
 use tree::{Result, to_u64};
 use zerocopy::FromBytes;
 
-use super::state::{BtrfsChecker, wrong};
+use super::state::BtrfsChecker;
 use crate::disk::chunk::Chunk;
 use crate::disk::csum_tree;
 use crate::disk::extent::{ExtentBody, FileExtent};
@@ -47,7 +47,18 @@ impl BtrfsChecker<'_> {
         self.summary.tree_blocks += 1;
         let bytes = self.btrfs.superblock().nodesize.into();
         self.progress.advance(0, bytes);
-        let below = if self.extents.is_full_backref(at.0) {
+        let is_full = self.extents.is_full_backref(at.0);
+        let what = if node.flags & raw::HEADER_BACKREF_REVISION_1 == 0 {
+            Some("tree block has old back references")
+        } else if node.flags & raw::HEADER_RELOCATED != 0 && !is_full {
+            Some("tree block was not written by a balance, as it says")
+        } else {
+            None
+        };
+        if let Some(what) = what {
+            self.corrupt(what, node.owner, at.0, node.flags)?;
+        }
+        let below = if is_full {
             Referrer::Parent(at.0)
         } else {
             Referrer::Tree(node.owner)
@@ -117,7 +128,7 @@ impl BtrfsChecker<'_> {
             }
             item::DEV_ITEM if tree == object::CHUNK_TREE => {
                 let device = raw::DevItem::ref_from_bytes(item.data).ok();
-                if device.is_none_or(|device| device.fsid != superblock.metadata_uuid) {
+                if device.is_none_or(|device| !superblock.is_own(&device.fsid)) {
                     return Err(item.corrupt("device is of another file system", item.key.offset));
                 }
             }
@@ -138,10 +149,6 @@ impl BtrfsChecker<'_> {
                 return Err(item.corrupt("item in a subvolume has an unknown type", other.into()));
             }
             _ => {}
-        }
-        if node.flags & raw::HEADER_BACKREF_REVISION_1 == 0 {
-            let corrupt = wrong("tree block has old back references", node.at, node.flags);
-            return Err(corrupt.into());
         }
         Ok(())
     }

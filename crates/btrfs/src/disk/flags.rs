@@ -33,6 +33,8 @@ pub mod incompat {
     pub const EXTENT_TREE_V2: u64 = 0x2000;
     /// The places of data stripes are recorded in a tree of their own.
     pub const RAID_STRIPE_TREE: u64 = 0x4000;
+    /// Moved block groups keep their addresses, which a tree maps to the new ones.
+    pub const REMAP_TREE: u64 = 0x2_0000;
     /// Extents record the subvolume that created them.
     pub const SIMPLE_QUOTA: u64 = 0x1_0000;
 }

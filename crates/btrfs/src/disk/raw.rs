@@ -268,6 +268,8 @@ const _: () = assert!(size_of::<BlockHeader>() == 101);
 
 /// In [`Header::flags`]: the block was written.
 pub(crate) const HEADER_WRITTEN: u64 = 1;
+/// In [`Header::flags`]: the block was written for a tree being relocated.
+pub(crate) const HEADER_RELOCATED: u64 = 2;
 /// In [`Header::flags`]: back references of the second revision.
 pub(crate) const HEADER_BACKREF_REVISION_1: u64 = 1 << 56;
 
@@ -652,6 +654,10 @@ pub(crate) struct QgroupStatus {
     pub(crate) rescan: U64,
 }
 const _: () = assert!(size_of::<QgroupStatus>() == 32);
+
+/// In [`Superblock::flags`]: those that Linux mounts: written, being relocated, an error was found,
+/// a seed, a metadata dump.
+pub(crate) const SUPERBLOCK_FLAGS_KNOWN: u64 = 7 | SUPERBLOCK_SEEDING | SUPERBLOCK_METADATA_DUMP;
 
 /// In [`QgroupStatus::flags`]: counting has not finished.
 pub(crate) const QGROUP_RESCAN: u64 = 2;

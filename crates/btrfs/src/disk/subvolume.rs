@@ -55,6 +55,10 @@ impl TreeRoot {
             let found = raw.generation_v2.get();
             return Err(item.corrupt("root's second generation is in the future", found));
         }
+        if raw.last_snapshot.get() > newest {
+            let found = raw.last_snapshot.get();
+            return Err(item.corrupt("root's last snapshot is in the future", found));
+        }
         if raw.level >= raw::LEVELS_MAX || raw.drop_level >= raw::LEVELS_MAX {
             return Err(item.corrupt("root's level is too high", raw.level.into()));
         }

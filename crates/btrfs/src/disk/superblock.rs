@@ -164,15 +164,31 @@ fn has_place(size: u64, place: Physical) -> bool {
 
 /// Refuses features that this program lacks.
 fn check_features(incompat: u64) -> Result<()> {
-    if incompat & !INCOMPAT_KNOWN != 0 {
-        return Err(Error::Unsupported(match incompat & !INCOMPAT_KNOWN {
-            incompat::ZONED => "a btrfs file system for zoned devices",
-            incompat::EXTENT_TREE_V2 => "a btrfs file system with the second extent tree",
-            incompat::RAID_STRIPE_TREE => "a btrfs file system with a stripe tree",
-            _ => "a btrfs file system with features of a newer kernel",
-        }));
+    let unknown = incompat & !INCOMPAT_KNOWN;
+    // A zoned file system has a stripe tree for its profiles.
+    let named = [
+        (incompat::ZONED, "a btrfs file system for zoned devices"),
+        (
+            incompat::EXTENT_TREE_V2,
+            "a btrfs file system with the second extent tree",
+        ),
+        (
+            incompat::RAID_STRIPE_TREE,
+            "a btrfs file system with a RAID stripe tree",
+        ),
+        (
+            incompat::REMAP_TREE,
+            "a btrfs file system with a remap tree",
+        ),
+    ];
+    let found = named.iter().find(|(flag, _)| unknown & flag != 0);
+    match found {
+        Some((_, name)) => Err(Error::Unsupported(name)),
+        None if unknown != 0 => Err(Error::Unsupported(
+            "a btrfs file system with features of a newer kernel",
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Checks the sizes of blocks and the roots of trees.

@@ -9,12 +9,12 @@ use std::process::Command;
 use std::sync::Arc;
 
 use btrfs::Btrfs;
-use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, run, tool};
+use testkit::{Access, BackingFile, BtrfsImage, FsType, LoopDevice, Mount, TempDir, run, tool};
 use tree::manifest::Manifest;
 use tree::{Aspects, Error, FileSystem, HostDir, ReadAt, Result};
 
 use crate::check::findings;
-use crate::damage::is_clean_to_btrfs;
+use crate::damage::{is_clean_to_btrfs, verdict};
 use crate::kernel::shapes;
 
 const DEVICE_BYTES: u64 = 512 << 20;
@@ -221,6 +221,10 @@ fn a_sprout_is_read_with_its_seed() {
     // The seed alone is as it was; with the sprout, in any order, it is part of the other file
     // system.
     assert_eq!(of_seed.difference(&read(&[&seed_path]).unwrap()), "");
+    for images in [vec![&*seed_path], vec![seed.path(), sprout.path()]] {
+        let lines = findings(&open(&images).unwrap()).1;
+        assert!(lines.is_empty(), "{lines:#?}");
+    }
     for images in [[seed.path(), sprout.path()], [sprout.path(), seed.path()]] {
         assert_eq!(theirs.difference(&read(&images).unwrap()), "");
     }
@@ -289,4 +293,74 @@ fn superblock_copies_and_older_commits_are_read_when_asked_for() {
         assert_eq!(states[3].difference(&open(&options).unwrap()), "");
     }
     assert!(open(&copy(0)).is_err() && open(&copy(2)).is_err());
+}
+
+/// The key of its data relocation tree has an offset.
+#[test]
+fn a_converted_file_system_is_sound() {
+    let (Some(convert), Some(ext4), Some(btrfs)) =
+        (tool("btrfs-convert"), tool("mkfs.ext4"), tool("btrfs"))
+    else {
+        return;
+    };
+    let dir = TempDir::new();
+    let (source, image) = (dir.join("source"), dir.join("image"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), testkit::Rng::new(4).bytes(1 << 20)).unwrap();
+    File::create_new(&image)
+        .unwrap()
+        .set_len(256 << 20)
+        .unwrap();
+    let mut command = ext4.command();
+    command.args(["-q", "-b", "4096", "-d"]).arg(&source);
+    run(command.arg(&image));
+    convert.run([&image]);
+    assert!(is_clean_to_btrfs(&btrfs, &image));
+    let lines = findings(&open(&[&image]).unwrap()).1;
+    assert!(lines.is_empty(), "{lines:#?}");
+}
+
+/// Nothing else tells that they differ: Linux reads either.
+#[test]
+fn copies_of_data_without_checksums_that_differ_are_named() {
+    let Some(mkfs) = tool("mkfs.btrfs") else {
+        return;
+    };
+    let dir = TempDir::new();
+    let (source, image) = (dir.join("source"), dir.join("image"));
+    fs::create_dir(&source).unwrap();
+    for name in ["one", "two"] {
+        fs::write(source.join(name), name.repeat(4096)).unwrap();
+    }
+    File::create_new(&image)
+        .unwrap()
+        .set_len(256 << 20)
+        .unwrap();
+    let mut command = mkfs.command();
+    command.args(["--quiet", "--data", "dup", "--rootdir"]);
+    run(command.arg(&source).arg(&image));
+    // The data of the file that is first on the device loses its checksums.
+    let mut image = BtrfsImage::read_file(&image);
+    let items = image.items(5);
+    let address = |data: &[u8]| u64::from_le_bytes(data[21..29].try_into().unwrap());
+    let extents = items.iter().filter(|item| item.key.1 == 108);
+    let first = extents.min_by_key(|item| address(&item.data)).unwrap();
+    let at = address(&first.data);
+    let inode = (first.key.0, 1, 0);
+    image.edit_item(5, inode, |data| data[64] |= 1);
+    let sums = image.items(7).remove(0);
+    let rest = sums.data[3 * 4..].to_vec();
+    image.replace(7, sums.key, rest);
+    image.rekey(7, sums.key, (sums.key.0, sums.key.1, sums.key.2 + 3 * 4096));
+    let lines = verdict(&image);
+    assert!(lines.is_empty(), "{lines:#?}");
+    let places = image.places(at + 5000);
+    assert_eq!(places.len(), 2);
+    image.patch(places[1], b"x");
+    let lines = verdict(&image);
+    let words = "copies of data without checksums differ";
+    assert!(
+        lines.len() == 1 && lines[0].starts_with(words),
+        "{lines:#?}"
+    );
 }

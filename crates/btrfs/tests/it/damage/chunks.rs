@@ -164,8 +164,9 @@ pub(super) const CHUNKS: &[Damage] = &[
     damage(
         "chunk: system chunk is not in the chunk tree",
         |image| image.remove(CHUNK_TREE, (256, CHUNK_ITEM, 1 << 20)),
-        "",
-    ),
+        "superblock's system chunks are not those of the chunk tree",
+    )
+    .but(NEITHER),
     damage(
         "device: item missing",
         |image| image.remove(CHUNK_TREE, (1, DEV_ITEM, 1)),

@@ -8,6 +8,7 @@
 mod blocks;
 mod chunks;
 mod extents;
+mod fields;
 mod free_space;
 mod inodes;
 mod names;
@@ -174,6 +175,7 @@ fn all() -> impl Iterator<Item = &'static Damage> {
         names::NAMES,
         subvolumes::SUBVOLUMES,
         free_space::FREE_SPACE,
+        fields::FIELDS,
     ];
     lists.into_iter().flatten()
 }
@@ -226,7 +228,7 @@ fn each_damage_is_found_and_does_no_harm() {
         assert!(is_found, "{}: {lines:#?}", damage.name);
         count += 1;
     }
-    assert_eq!(count, 296);
+    assert_eq!(count, 314);
 }
 
 #[test]

@@ -166,8 +166,9 @@ pub(super) const SUBVOLUMES: &[Damage] = &[
                 |data| data[..8].copy_from_slice(&le(9999)),
             );
         },
-        "",
-    ),
+        "root tree does not name a default subvolume",
+    )
+    .but(LINUX),
     damage(
         "subvolume: default has no entry",
         |image| image.remove(ROOT_TREE, image.item_of(ROOT_TREE, 6, DIR_ITEM).key),

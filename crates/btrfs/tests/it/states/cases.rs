@@ -631,6 +631,11 @@ const EXCLUSIVE: &str = "quota group's exclusive bytes are wrong";
 pub(super) const QUOTAS: &[Case] = &[
     case("sound", sound, ""),
     case(
+        "the status has another key",
+        |image| image.rekey(8, (0, 240, 0), (0, 240, 1)),
+        "quota item's key is wrong",
+    ),
+    case(
         "a subvolume refers to more",
         |image| add_to_group(image, group(0, 257), 8, 4096),
         REFERENCED,
