@@ -437,3 +437,59 @@ fn what_cannot_be_received_leaves_nothing() {
     assert_eq!(names(small.path()), [""; 0]);
     assert_eq!(list(&btrfs, small.path()), "");
 }
+
+/// Linux keeps the compressed inline data of a file that grows by `fallocate` or a shared range,
+/// and the receiver stores it again when it makes the file longer.
+#[test]
+#[ignore = "needs root"]
+fn compressed_inline_data_with_more_behind_it_is_received() {
+    let (Some(btrfs), Some(mkfs)) = (tool("btrfs"), tool("mkfs.btrfs")) else {
+        return;
+    };
+    let source = mounted(&mkfs, "noatime,compress-force=zstd");
+    let at = source.path();
+    btrfs_in(&btrfs, at, &["subvolume", "create", "s"]);
+    let path = |name: &str| at.join("s").join(name);
+    for name in ["grown", "shared"] {
+        fs::write(path(name), b"text\n".repeat(200)).unwrap();
+    }
+    fs::write(path("long"), b"more\n".repeat(40_000)).unwrap();
+    run(Program::new("sync").arg("-f").arg(at));
+    run(Program::new("fallocate")
+        .args(["-l", "20000"])
+        .arg(path("grown")));
+    let (long, shared) = (File::open(path("long")).unwrap(), path("shared"));
+    let shared = File::options().write(true).open(shared).unwrap();
+    linux::clone_range(&long, 0, 131_072, &shared, 4096).unwrap();
+    btrfs_in(&btrfs, at, &["subvolume", "snapshot", "-r", "s", "a"]);
+    let dir = TempDir::new();
+    let file = dir.join("stream");
+    let args = ["send", "--proto", "2", "--compressed-data", "a"];
+    fs::write(&file, btrfs_in(&btrfs, at, &args)).unwrap();
+    let dump = btrfs_in(&btrfs, dir.path(), &["receive", "--dump", "-f", "stream"]);
+    let dump = String::from_utf8_lossy(&dump).into_owned();
+    assert_eq!(
+        dump.matches("unencoded_file_len=1000,").count(),
+        2,
+        "{dump}"
+    );
+    let target = mounted(&mkfs, "noatime");
+    let (ours, theirs) = (target.path().join("ours"), target.path().join("theirs"));
+    let as_dirs = target.path().join("dirs");
+    for to in [&ours, &theirs, &as_dirs] {
+        fs::create_dir(to).unwrap();
+    }
+    run(btrfs
+        .command()
+        .args(["receive", "-q", "-f"])
+        .args([&file, &theirs]));
+    assert_eq!(receive(&file, &ours, &[]), (0, String::new()));
+    assert_eq!(
+        receive(&file, &as_dirs, &["--to", "directory"]),
+        (0, String::new())
+    );
+    let manifest = |at: &Path| run_in(at, ["manifest", "."]).1;
+    for to in [ours, theirs, as_dirs] {
+        assert_eq!(manifest(&to.join("a")), manifest(&at.join("a")));
+    }
+}

@@ -113,14 +113,14 @@ impl Verifier {
         Ok(())
     }
 
-    /// Waits if what is not yet verified reaches beyond `from` in the file with this inode number:
-    /// that part is about to change.
+    /// Waits if a change at `from` and beyond would change extents of the file with this inode
+    /// number that are not yet verified.
     ///
     /// # Errors
     /// The thread cannot be started, or has panicked.
     pub(super) fn before_change(&mut self, ino: u64, from: u64) -> Result<()> {
         match self.unverified.get(&ino) {
-            Some(&end) if from < end => self.wait(),
+            Some(&end) if !WrittenExtent::is_kept(end, from) => self.wait(),
             _ => Ok(()),
         }
     }

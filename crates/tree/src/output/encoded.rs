@@ -7,6 +7,9 @@ use xxhash::xxh64;
 
 use crate::{Error, Result, to_usize};
 
+/// The smallest sector of btrfs.
+const SECTOR_BYTES: u64 = 4096;
+
 /// The fingerprint of an extent that was written to a mounted btrfs as it is encoded
 /// (`linux::write_encoded`).
 ///
@@ -39,6 +42,13 @@ impl WrittenExtent {
     /// Where the part of the file ends that was written.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
+    }
+
+    /// Whether the extent stays as it is stored when a file changes at `from` and beyond, if it
+    /// ends at `end`. An end within a sector is that of the file: when the file grows, Linux fills
+    /// the sector with zeros and stores it again.
+    pub fn is_kept(end: u64, from: u64) -> bool {
+        end <= from && end.is_multiple_of(SECTOR_BYTES)
     }
 
     /// Reads the extent as it is stored, past the page cache, and compares it. Waits until it is

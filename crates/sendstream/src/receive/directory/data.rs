@@ -121,8 +121,8 @@ impl ReceivedDirectory {
         let content = write.decode_exactly(decoder, decoded)?;
         let encodes = self.writes_encoded;
         let open = self.opened(write.path)?;
-        let is_next = |last: &WrittenExtent| last.end() <= write.file_offset;
-        if open.written.len() >= WRITTEN_MAX || !open.written.last().is_none_or(is_next) {
+        let is_kept = |last: &WrittenExtent| WrittenExtent::is_kept(last.end(), write.file_offset);
+        if open.written.len() >= WRITTEN_MAX || !open.written.last().is_none_or(is_kept) {
             open.read_back()?;
         }
         if let Some(extent) = write.extent().filter(|_| encodes) {
