@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgAction, Args};
 use restow::{ResumedOutput, SendRequest, Sender};
 use tree::Progress;
 
@@ -72,8 +72,8 @@ pub(crate) struct Send {
     compressed_data: bool,
 
     /// Print how much was sent
-    #[arg(short, long, conflicts_with = "quiet")]
-    verbose: bool,
+    #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet")]
+    verbose: u8,
 
     /// Print only errors
     #[arg(short, long)]
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Send) -> Result<()> {
             sent.restarts
         ));
     }
-    if args.verbose {
+    if args.verbose > 0 {
         message::tell(&format!("{} sent", text::of_bytes(sent.bytes - existing)));
     }
     Ok(())

@@ -132,6 +132,7 @@ fn subvolumes_of_images_are_sent() {
     let manifest = done(at, &["manifest", "i.btrfs:sub"]);
     for more in [
         &[][..],
+        &["-vv"],
         &["--proto", "2"],
         &["--proto", "0"],
         &["--compressed-data"],
