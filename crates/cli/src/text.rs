@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tree::{FileKind, Time};
 
 pub(crate) use restow::text::{
-    count, name, of_bytes, of_host_path, of_kind, of_name, of_path, quoted,
+    count, name, of_bytes, of_host_path, of_kind, of_name, of_path, of_uuid, quoted,
 };
 
 /// Kind and permissions in the form of `ls -l`.

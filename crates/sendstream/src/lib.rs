@@ -62,7 +62,8 @@ pub use info::{Changes, CommandTotal, EncodedTotal, StreamInfo, SubvolumeChanges
 pub use raw::Version;
 pub use reader::{COMMAND_BYTES_MAX, CommandRecord, StreamReader};
 pub use receive::{
-    Event, InDirectory, ParentState, ReceiveOptions, Received, ReceivedDirectory, receive,
+    Event, InDirectory, OtherTransaction, ParentState, ReceiveOptions, Received, ReceivedDirectory,
+    receive,
 };
 pub use replay::{Replay, SentTree};
 pub use restart::{Continuous, without_restarts};

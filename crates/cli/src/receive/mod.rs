@@ -381,6 +381,15 @@ fn tell(event: &ReceiveEvent<'_>, args: &Receive, dir: &Path) {
             let path = text::of_path(record.command.path().unwrap_or_default());
             writeln!(out, "{} {path}", record.command.name())
         }
+        Event::OtherTransaction(other) if !args.quiet => {
+            message::tell(&format!(
+                "the parent or clone source {} was received from transaction {}, and the stream names {}, as after deduplication, or if another file system sent it; it was not changed here, and is used",
+                text::of_uuid(&other.uuid),
+                other.received,
+                other.named
+            ));
+            Ok(())
+        }
         Event::Failed(error) => {
             message::tell(&message::of_tree_error(error));
             Ok(())

@@ -493,3 +493,104 @@ fn compressed_inline_data_with_more_behind_it_is_received() {
         assert_eq!(manifest(&to.join("a")), manifest(&at.join("a")));
     }
 }
+
+/// A snapshot reaches the last place once from where it was made and once by way of another file
+/// system, whose transactions are others; and Linux raises the transaction of a snapshot that is
+/// deduplicated. Each target builds on what it has, as `btrfs receive` does.
+#[test]
+#[ignore = "needs root"]
+fn a_parent_of_another_transaction_is_built_on() {
+    let (Some(btrfs), Some(mkfs)) = (tool("btrfs"), tool("mkfs.btrfs")) else {
+        return;
+    };
+    let mounts = [0; 3].map(|_| mounted(&mkfs, "noatime"));
+    let [laptop, nas, offsite] = [0, 1, 2].map(|side: usize| mounts[side].path());
+    let dir = TempDir::new();
+    btrfs_in(&btrfs, laptop, &["subvolume", "create", "s"]);
+    let twice = Rng::new(5).bytes(1 << 20);
+    for name in ["one", "two"] {
+        fs::write(laptop.join("s").join(name), &twice).unwrap();
+    }
+    btrfs_in(&btrfs, laptop, &["subvolume", "snapshot", "-r", "s", "a"]);
+    fs::write(laptop.join("s/one"), "short").unwrap();
+    change(&laptop.join("s"), &mut Rng::new(6), 40);
+    btrfs_in(&btrfs, laptop, &["subvolume", "snapshot", "-r", "s", "b"]);
+    let send = |from: &Path, args: &[&str], to: &str| {
+        fs::write(dir.join(to), btrfs_in(&btrfs, from, args)).unwrap();
+        dir.join(to)
+    };
+    let full = send(laptop, &["send", "a"], "full");
+    // Both of Linux, as transactions of a new file system are small and could be equal by chance.
+    for number in 0..5 {
+        fs::write(nas.join("clock"), number.to_string()).unwrap();
+        run(Program::new("sync").arg("-f").arg(nas));
+    }
+    for (file, to) in [
+        (full.clone(), nas),
+        (send(laptop, &["send", "-p", "a", "b"], "inc"), nas),
+    ] {
+        run(btrfs
+            .command()
+            .args(["receive", "-q", "-f"])
+            .args([&*file, to]));
+    }
+    let by_nas = send(nas, &["send", "-p", "a", "b"], "by nas");
+    // The snapshot is read-only, which deduplication by root passes over.
+    let dedupe = "
+import fcntl, struct
+one, two = open('a/one'), open('a/two')
+args = bytearray(struct.pack('=QQHHI qQQiI', 0, 1 << 20, 1, 0, 0, two.fileno(), 0, 0, 0, 0))
+fcntl.ioctl(one, 0xc0189436, args)
+assert struct.unpack_from('=Qi', args, 40) == (1 << 20, 0), args
+";
+    run(Program::new("python3")
+        .args(["-c", dedupe])
+        .current_dir(laptop));
+    run(Program::new("sync").arg("-f").arg(laptop));
+    let deduplicated = send(laptop, &["send", "-p", "a", "b"], "deduplicated");
+    let manifest = |at: &Path| run_in(at, ["manifest", "."]).1;
+    let expected = manifest(&laptop.join("b"));
+    for (turn, file) in [by_nas, deduplicated].iter().enumerate() {
+        let to = ["mounted", "theirs", "dirs"].map(|name| offsite.join(format!("{name}{turn}")));
+        for (kind, to) in to.iter().enumerate() {
+            fs::create_dir(to).unwrap();
+            if kind == 1 {
+                for file in [&full, file] {
+                    run(btrfs
+                        .command()
+                        .args(["receive", "-q", "-f"])
+                        .args([file, to]));
+                }
+            } else {
+                let more: &[&str] = if kind == 2 {
+                    &["--to", "directory"]
+                } else {
+                    &[]
+                };
+                assert_eq!(receive(&full, to, more), (0, String::new()));
+                let mut command = restow(["receive", "-f"]);
+                let received = command.args([file, to]).args(more).output().unwrap();
+                let (code, _, words) = shown(&received);
+                assert_eq!(code, 0, "{words}");
+                let needle = "was received from transaction";
+                assert_eq!(words.matches(needle).count(), 1, "{words}");
+            }
+            assert_eq!(manifest(&to.join("b")), expected, "{turn} {}", to.display());
+        }
+        // A received UUID must not be there twice.
+        for (side, name) in [(0, "b"), (0, "a"), (1, "b"), (1, "a")] {
+            btrfs_in(&btrfs, &to[side], &["subvolume", "delete", name]);
+        }
+        let image = dir.join(format!("image{turn}"));
+        let more = ["--to", "image"];
+        assert_eq!(receive(&full, &image, &more), (0, String::new()));
+        let mut command = restow(["receive", "-f"]);
+        let received = command.args([file, &image]).args(more).output().unwrap();
+        let (code, _, words) = shown(&received);
+        assert_eq!(code, 0, "{words}");
+        assert!(words.contains("was received from transaction"), "{words}");
+        let device = LoopDevice::attach(BackingFile::existing(&image), Access::ReadWrite);
+        let mount = Mount::new(device, FsType::Btrfs, "noatime");
+        assert_eq!(manifest(&mount.path().join("b")), expected, "{turn} image");
+    }
+}

@@ -8,7 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sendstream::{Command, Event, InDirectory, ReceivedDirectory, SentSubvolume, StreamReader};
+use sendstream::{
+    Command, Event, InDirectory, OtherTransaction, ReceivedDirectory, SentSubvolume, StreamReader,
+};
 use tree::Progress;
 
 use super::record::{ReceivedRecord, RecordedSubvolume, digest};
@@ -186,20 +188,19 @@ impl DirectoryReceiver<'_> {
         {
             return Ok(path.clone());
         }
-        let of_it = self.record.entries.iter().filter(|it| it.uuid == uuid);
-        let Some(entry) = of_it.clone().find(|it| it.ctransid == ctransid) else {
-            if of_it.count() > 0 {
-                refuse!(
-                    "the parent or clone source {} was received in another state than the stream needs (transactions differ); --parent takes a directory as it is",
-                    of_uuid(&uuid)
-                );
-            }
+        let mut of_it = self.record.entries.iter().filter(|it| it.uuid == uuid);
+        let exact = of_it.clone().find(|it| it.ctransid == ctransid);
+        let Some(entry) = exact.or_else(|| of_it.next_back()) else {
             refuse!(
                 "{} has not received the parent or clone source {}; receive it first, or name it with --parent",
                 text::of_host_path(self.dir, "-"),
                 of_uuid(&uuid)
             );
         };
+        if entry.ctransid != ctransid {
+            let other = OtherTransaction::new(uuid, entry.ctransid, ctransid);
+            (self.on_event)(&ReceiveEvent::Stream(&Event::OtherTransaction(&other)));
+        }
         let path = self.dir.join(OsStr::from_bytes(&entry.name));
         if !self.unchanged.contains(&entry.name) {
             let shown = text::of_host_path(&path, "-");

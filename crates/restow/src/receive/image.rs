@@ -12,7 +12,9 @@ use btrfs::{
     Btrfs, CreateSummary, NewSubvolume, Options, Profile, Rule, Subvolume, SubvolumeInfo,
     block_group, compat_ro, incompat, object,
 };
-use sendstream::{Event, ParentState, Replay, SentSubvolume, SentTree, VerifyOptions};
+use sendstream::{
+    Event, OtherTransaction, ParentState, Replay, SentSubvolume, SentTree, VerifyOptions,
+};
 use tree::edit::Patterns;
 use tree::tar::Tar;
 use tree::{
@@ -54,6 +56,7 @@ pub struct ImageReceiver {
     scratch: Scratch,
     /// Knows the parents and clone sources of the stream.
     replay: Replay,
+    other_transactions: Vec<OtherTransaction>,
 }
 
 /// A new image.
@@ -91,11 +94,14 @@ impl ImageReceiver {
         let stream = stream.into_bytes(&options.spool_dir).during(read)?;
         let scratch = target.scratch();
         let mut replay = Replay::in_scratch(scratch.clone());
+        let mut other_transactions = Vec::new();
         let mut add_bases = || -> Result<()> {
             for base in needed(&stream)? {
                 let BaseSubvolume { uuid, ctransid, .. } = base;
                 // Another subvolume that is nested in it is not part of a snapshot.
-                let tree = target.base(&base, &options)?.without_nested();
+                let (tree, other) = target.base(&base, &options)?;
+                other_transactions.extend(other);
+                let tree = tree.without_nested();
                 replay.know(uuid, Some(ctransid), Arc::new(tree));
             }
             Ok(())
@@ -108,6 +114,7 @@ impl ImageReceiver {
             source,
             scratch,
             replay,
+            other_transactions,
         })
     }
 
@@ -148,6 +155,9 @@ impl ImageReceiver {
         let added = self.replay.add(Arc::clone(&self.stream));
         added.during(|| format!("read {}", self.source))?;
         let received = self.replay.subvolumes();
+        for other in &self.other_transactions {
+            on_event(&ReceiveEvent::Stream(&Event::OtherTransaction(other)));
+        }
         let mut losses = Vec::new();
         for subvolume in received {
             let event = Event::Subvolume(subvolume.sent());
@@ -227,14 +237,18 @@ impl ImageTarget {
     }
 
     /// The parent or clone source of the stream.
-    fn base(&self, base: &BaseSubvolume, options: &ReceiveOptions) -> Result<Subvolume> {
+    fn base(
+        &self,
+        base: &BaseSubvolume,
+        options: &ReceiveOptions,
+    ) -> Result<(Subvolume, Option<OtherTransaction>)> {
         let missing = "it needs a parent or clone source, and the image is new";
         let old = (self.old.as_ref()).ok_or_else(|| Error::refused(missing))?;
-        let id = match &options.stream.parent {
-            Some(path) if base.is_parent => old.named(path, &self.path)?,
+        let (id, other) = match &options.stream.parent {
+            Some(path) if base.is_parent => (old.named(path, &self.path)?, None),
             _ => old.find(base.uuid, base.ctransid)?,
         };
-        Ok(old.btrfs.subvolume(id)?)
+        Ok((old.btrfs.subvolume(id)?, other))
     }
 
     /// A file beside the image for tables that need not be in memory. Where there can be none, they
@@ -392,7 +406,7 @@ impl ImageTarget {
         };
         let id = match &options.stream.parent {
             Some(path) => old.named(path, &self.path)?,
-            None => old.find(uuid, ctransid)?,
+            None => old.find(uuid, ctransid)?.0,
         };
         let mut subvolumes = old.subvolumes.iter();
         let found = subvolumes.find(|own| own.id == id);
@@ -428,8 +442,8 @@ impl ExistingImage {
     }
 
     /// The subvolume that a stream names by this UUID.
-    fn find(&self, uuid: [u8; 16], ctransid: u64) -> Result<u64> {
-        let mut fault = None;
+    fn find(&self, uuid: [u8; 16], ctransid: u64) -> Result<(u64, Option<OtherTransaction>)> {
+        let mut candidates = Vec::new();
         for is_received in [true, false] {
             for own in self.subvolumes.iter().filter(|own| !own.is_deleted) {
                 let names = if is_received {
@@ -440,28 +454,22 @@ impl ExistingImage {
                 if names != Some(uuid) {
                     continue;
                 }
-                let state = ParentState {
-                    is_read_only: own.is_read_only,
-                    stransid: own.stransid,
-                    rtime: own.rtime,
-                };
                 let last_change = if is_received && own.ctransid > own.rtransid {
                     self.last_change(own)?
                 } else {
                     None
                 };
-                match state.fault(is_received, ctransid, last_change) {
-                    None => return Ok(own.id),
-                    Some(words) => fault = fault.or(Some(words)),
-                }
+                let state = ParentState {
+                    is_received,
+                    is_read_only: own.is_read_only,
+                    stransid: own.stransid,
+                    rtime: own.rtime,
+                    last_change,
+                };
+                candidates.push((own.id, state));
             }
         }
-        match fault {
-            Some(words) => refuse!("{words}"),
-            None => refuse!(
-                "no subvolume of the image has the UUID or received UUID of the parent or clone source; receive it first"
-            ),
-        }
+        Ok(ParentState::choose(candidates, uuid, ctransid)?)
     }
 
     /// The last change time of the files of a subvolume that were written after it was received.

@@ -22,8 +22,8 @@ use tree::{Error, Progress, Result};
 use self::apply::Building;
 pub use self::directory::{InDirectory, ReceivedDirectory};
 use self::files::OpenFiles;
-pub use self::parent::ParentState;
 use self::parent::Sources;
+pub use self::parent::{OtherTransaction, ParentState};
 use crate::reader::{CommandRecord, StreamReader};
 use crate::subvolume::SentSubvolume;
 
@@ -72,6 +72,8 @@ pub enum Event<'a> {
     Subvolume(&'a SentSubvolume),
     /// A command comes next.
     Command(&'a CommandRecord<'a>),
+    /// A parent or clone source is used that was received from another transaction.
+    OtherTransaction(&'a OtherTransaction),
     /// A command failed, and the next one follows.
     Failed(&'a Error),
     /// A subvolume is not complete, and is kept under this name.
@@ -199,6 +201,7 @@ impl BtrfsReceiver<'_> {
                     event(&Event::Subvolume(&sent));
                     self.start(sent)
                         .map_err(|error| error.in_part("command", number))?;
+                    self.report_others(event);
                 } else if let Some(unfinished) = &mut self.building {
                     let building = &mut unfinished.building;
                     let command = &record.command;
@@ -214,6 +217,7 @@ impl BtrfsReceiver<'_> {
                         let error = error.in_file(command.name(), path);
                         failed.push(error.in_part("command", number));
                     }
+                    self.report_others(event);
                     self.count(failed, event)?;
                 }
                 // Not for every command: most are short.
@@ -229,6 +233,12 @@ impl BtrfsReceiver<'_> {
         }
         progress.advance(0, reader.position() - reported);
         Ok(())
+    }
+
+    fn report_others(&mut self, event: &mut dyn FnMut(&Event<'_>)) {
+        for other in self.sources.other_transactions.drain(..) {
+            event(&Event::OtherTransaction(&other));
+        }
     }
 
     /// Counts commands of the subvolume that is being built as failed. Returns the last one that is

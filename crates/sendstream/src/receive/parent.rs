@@ -1,6 +1,5 @@
 //! Parents, and other subvolumes from which files are cloned.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,7 +17,9 @@ pub(super) struct Sources {
     target: Arc<OwnedFd>,
     open: HashMap<[u8; 16], Arc<OwnedFd>>,
     /// Whether what was changed before is in the trees: Linux puts inodes there when it commits.
-    is_synced: Cell<bool>,
+    is_synced: bool,
+    /// Subvolumes that were found, but with another transaction, and not yet reported.
+    pub(super) other_transactions: Vec<OtherTransaction>,
 }
 
 impl Sources {
@@ -26,7 +27,8 @@ impl Sources {
         Sources {
             target: Arc::clone(target),
             open: HashMap::new(),
-            is_synced: Cell::new(false),
+            is_synced: false,
+            other_transactions: Vec::new(),
         }
     }
 
@@ -51,53 +53,37 @@ impl Sources {
         Ok(found)
     }
 
-    /// The subvolume that was received with this UUID, or has it, and is as it was at this
-    /// transaction.
-    ///
-    /// One that was sent from here, received and changed elsewhere, and is now sent back, is named
-    /// by the UUID it has here; the transaction is one of the other file system then, and says
-    /// nothing.
-    pub(super) fn find(&self, uuid: [u8; 16], ctransid: u64) -> Result<OwnedFd> {
-        if !self.is_synced.replace(true) {
+    /// The subvolume that was received with this UUID, or has it, and was not changed here. One
+    /// that was received from this transaction is preferred to others.
+    pub(super) fn find(&mut self, uuid: [u8; 16], ctransid: u64) -> Result<OwnedFd> {
+        if !std::mem::replace(&mut self.is_synced, true) {
             linux::sync_file_system(&*self.target)?;
         }
-        let mut fault = None;
+        let mut candidates = Vec::new();
         for is_received in [true, false] {
             for found in linux::subvolumes_by_uuid(&*self.target, uuid, is_received)? {
-                match self.fault_of(&found, is_received, ctransid)? {
-                    None => {
-                        let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
-                        return Ok(linux::open_inode(&*self.target, found.id, ROOT, flags)?);
-                    }
-                    Some(words) => fault = fault.or(Some(words)),
-                }
+                candidates.push((found.id, self.state_of(&found, is_received)?));
             }
         }
-        Err(fault.map_or(
-            Error::InvalidInput(
-                "no subvolume of this file system has the UUID or received UUID of the parent or clone source; receive it first",
-            ),
-            Error::InvalidInput,
-        ))
+        let (id, other) = ParentState::choose(candidates, uuid, ctransid)?;
+        self.other_transactions.extend(other);
+        let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+        Ok(linux::open_inode(&*self.target, id, ROOT, flags)?)
     }
 
-    fn fault_of(
-        &self,
-        found: &Subvolume,
-        is_received: bool,
-        ctransid: u64,
-    ) -> Result<Option<&'static str>> {
+    fn state_of(&self, found: &Subvolume, is_received: bool) -> Result<ParentState> {
         let last_change = if is_received && found.ctransid > found.rtransid {
             linux::last_change_after(&*self.target, found.id, found.rtransid)?
         } else {
             None
         };
-        let state = ParentState {
+        Ok(ParentState {
+            is_received,
             is_read_only: found.is_read_only,
             stransid: found.stransid,
             rtime: time(found.rtime),
-        };
-        Ok(state.fault(is_received, ctransid, last_change.map(time)))
+            last_change: last_change.map(time),
+        })
     }
 }
 
@@ -108,45 +94,90 @@ fn time(time: Timestamp) -> Time {
     }
 }
 
+/// A subvolume that was received with the UUID that a stream names, but from another transaction.
+///
+/// This does not mean that it differs. The transaction is a number of the file system that sent:
+/// after a copy was sent on from a second one, each of them names its own. Linux also raises the
+/// number of a read-only snapshot whose content stays, as by deduplication or late write-back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OtherTransaction {
+    /// The UUID in the stream.
+    pub uuid: [u8; 16],
+    /// The transaction with which it was received.
+    pub received: u64,
+    /// The transaction that the stream names.
+    pub named: u64,
+}
+
+impl OtherTransaction {
+    /// The subvolume with this UUID.
+    pub fn new(uuid: [u8; 16], received: u64, named: u64) -> OtherTransaction {
+        OtherTransaction {
+            uuid,
+            received,
+            named,
+        }
+    }
+}
+
 /// The state of a subvolume on which a stream may build.
 #[derive(Clone, Copy, Debug)]
 pub struct ParentState {
+    /// Whether its received UUID, and not its own, is the one that the stream names.
+    pub is_received: bool,
     /// Whether it cannot be written.
     pub is_read_only: bool,
     /// The transaction of the subvolume that it was received from, on the sending side.
     pub stransid: u64,
     /// The time when it was received.
     pub rtime: Time,
+    /// The last change time of the files that were written to the tree after it was received.
+    pub last_change: Option<Time>,
 }
 
 impl ParentState {
-    /// The reason why a subvolume is not the one that a stream builds on, if it is not. The stream
-    /// names it by its received UUID or by its own, and by the transaction of its last change where
-    /// it was sent. `last_change` is the last change time of the files that were written to the
-    /// tree after it was received.
-    pub fn fault(
-        &self,
-        is_received: bool,
-        ctransid: u64,
-        last_change: Option<Time>,
-    ) -> Option<&'static str> {
+    /// Chooses among the subvolumes that have the UUID of a parent or clone source: the first one
+    /// that was not changed here and has the transaction, or else the first one that was not
+    /// changed.
+    ///
+    /// # Errors
+    /// There is none. [`Error::InvalidInput`] says why.
+    pub fn choose<T>(
+        candidates: Vec<(T, ParentState)>,
+        uuid: [u8; 16],
+        named: u64,
+    ) -> Result<(T, Option<OtherTransaction>)> {
+        let mut reason = "no subvolume of this file system has the UUID or received UUID of the parent or clone source; receive it first";
+        let mut chosen = None;
+        for (index, (found, state)) in candidates.into_iter().enumerate() {
+            match state.fault() {
+                Some(fault) if index == 0 => reason = fault,
+                Some(_) => {}
+                // A UUID of its own comes back from where it was sent to, with a number from there.
+                None if !state.is_received || state.stransid == named => {
+                    return Ok((found, None));
+                }
+                None => {
+                    let other = OtherTransaction::new(uuid, state.stransid, named);
+                    chosen.get_or_insert((found, Some(other)));
+                }
+            }
+        }
+        chosen.ok_or(Error::InvalidInput(reason))
+    }
+
+    /// The reason why it cannot be taken for what was received.
+    fn fault(&self) -> Option<&'static str> {
         if !self.is_read_only {
             return Some(
                 "the parent or clone source is not read-only, so it can have changed; --parent takes it as it is",
             );
         }
-        if !is_received {
-            return None;
-        }
-        if self.stransid != ctransid {
-            return Some(
-                "the parent or clone source was received in another state than the stream needs (transactions differ); --parent takes it as it is",
-            );
-        }
         // Linux writes data back later than it was written, so `btrfs receive` can leave a
         // subvolume that is written to after it was marked. A change of a file sets its change
         // time, which writing back does not.
-        let is_changed = last_change.is_some_and(|change| change > self.rtime);
+        let is_changed = self.is_received && self.last_change.is_some_and(|it| it > self.rtime);
         is_changed.then_some(
             "the parent or clone source was changed after it was received; --parent takes it as it is",
         )
@@ -158,32 +189,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parent_that_may_differ_is_refused() {
+    fn a_parent_is_chosen_unless_it_was_changed_here() {
         let at = |seconds| Time {
             seconds,
             nanoseconds: 5,
         };
         let good = ParentState {
+            is_received: true,
             is_read_only: true,
             stransid: 9,
             rtime: at(100),
+            last_change: None,
         };
-        assert_eq!(good.fault(true, 9, None), None);
-        // In the reverse direction, the number is of another file system.
-        assert_eq!(good.fault(false, 1234, None), None);
-        let writable = ParentState {
-            is_read_only: false,
+        let choose = |candidates: &[ParentState], named| {
+            let candidates = candidates.iter().copied().enumerate().collect();
+            let chosen = ParentState::choose(candidates, [7; 16], named);
+            chosen.map_err(|error| error.to_string())
+        };
+        let other = Some(OtherTransaction {
+            uuid: [7; 16],
+            received: 9,
+            named: 10,
+        });
+        assert_eq!(choose(&[good], 9), Ok((0, None)));
+        assert_eq!(choose(&[good], 10), Ok((0, other)));
+        let exact = ParentState {
+            stransid: 10,
             ..good
         };
-        let fault = |found: &ParentState, is_received, ctransid| {
-            found.fault(is_received, ctransid, None).unwrap_or("none")
+        assert_eq!(choose(&[good, exact], 10), Ok((1, None)));
+        // In the reverse direction, the number is of another file system.
+        let own = ParentState {
+            is_received: false,
+            ..good
         };
-        assert!(fault(&good, true, 10).contains("another state"));
-        assert!(fault(&writable, true, 9).contains("read-only"));
-        assert!(fault(&writable, false, 9).contains("read-only"));
+        assert_eq!(choose(&[own], 1234), Ok((0, None)));
+        for state in [good, own] {
+            let writable = ParentState {
+                is_read_only: false,
+                ..state
+            };
+            assert!(choose(&[writable], 9).unwrap_err().contains("read-only"));
+        }
         // Written back later, or changed.
-        assert_eq!(good.fault(true, 9, Some(at(100))), None);
-        let changed = good.fault(true, 9, Some(at(101)));
-        assert!(changed.unwrap().contains("was changed"));
+        let changed = |seconds| ParentState {
+            last_change: Some(at(seconds)),
+            ..good
+        };
+        assert_eq!(choose(&[changed(100)], 9), Ok((0, None)));
+        for named in [9, 10] {
+            let fault = choose(&[changed(101)], named).unwrap_err();
+            assert!(fault.contains("was changed"), "{fault}");
+        }
+        assert!(choose(&[], 9).unwrap_err().contains("receive it first"));
     }
 }
