@@ -422,13 +422,15 @@ impl BlockEncoder<'_> {
         params.strategy.min_match_for(is_dense, params.window_log)
     }
 
-    /// The block with its indexes, which are lowered if they have become large.
+    /// The block with its indexes, which are lowered if they have become large. Out of line, for a
+    /// smaller frame of the caller on the stack, above all that finds.
+    #[inline(never)]
     fn place<'d>(&mut self, piece: &BlockSource<'d>, params: &Params) -> SearchBlock<'d> {
         let mut base = self.kept.origin.wrapping_add(piece.low as u32);
-        if u64::from(base) + piece.end as u64 > u64::from(self.kept.finder.index_max()) {
-            let by = base - 1;
-            self.reduce(by, params);
-            base = 1;
+        // Where positions are sorted, one decision holds for all blocks that these serve.
+        let end = piece.end.max(1 << params.window_log) as u64;
+        if u64::from(base) + end > u64::from(self.kept.finder.index_max()) {
+            base = self.reduce(base, params);
         }
         self.kept.end_index = base + piece.end as u32;
         SearchBlock {
@@ -440,11 +442,14 @@ impl BlockEncoder<'_> {
         }
     }
 
-    /// Lowers all indexes.
+    /// Lowers all indexes. Returns that which was `base`.
     #[cold]
     #[inline(never)]
-    fn reduce(&mut self, by: u32, params: &Params) {
+    fn reduce(&mut self, base: u32, params: &Params) -> u32 {
+        // The cell of an index in a chain is its remainder, which stays.
+        let by = (base - 1) & !(params.strategy.chain_cells() - 1);
         self.finder(params).reduce(by);
         self.kept.origin = self.kept.origin.wrapping_sub(by);
+        base - by
     }
 }

@@ -261,6 +261,13 @@ impl<W: WorkspaceMemory> Compressor<W> {
         )
     }
 
+    /// Lets the next frame begin at this index, as after many frames.
+    #[cfg(test)]
+    pub(super) fn skip_to(&mut self, index: u32) {
+        assert!(self.next_index != 0 && self.next_index <= index);
+        self.next_index = index;
+    }
+
     /// Tables of other places or sizes hold anything. Apart, for a smaller frame of the caller on the stack.
     #[inline(never)]
     fn lay_out(&mut self, params: &Params) {

@@ -183,6 +183,15 @@ impl Params {
 }
 
 impl Strategy {
+    /// The number of positions in hash chains, a power of two.
+    pub(super) fn chain_cells(&self) -> u32 {
+        match self {
+            Strategy::LazyDivided(divided) => 1 << divided.chain_log.unwrap_or(0),
+            Strategy::Optimal(optimal) => 1 << optimal.chain_log,
+            _ => 1,
+        }
+    }
+
     fn is_in_range(&self) -> bool {
         let min_match = |length: Option<u8>| length.is_none_or(|n| MIN_MATCH_RANGE.contains(&n));
         let lazy_is_in_range = |lazy: &Lazy| {

@@ -4,6 +4,7 @@
 use std::vec;
 use std::vec::Vec;
 
+use super::finder::FinderState;
 use crate::{
     Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Dictionary, DoubleFast, Encoder,
     EncoderDictionary, Fast, Finish, LazyDivided, Params, Strategy, Workspace, compress_bound,
@@ -134,6 +135,56 @@ fn small_frames_of_every_strategy() {
             );
             assert_eq!(compressor.compress(&mut again, content, params), Ok(size));
             assert!(again == frame, "{params:?}");
+        }
+    }
+}
+
+/// The frame in which indexes are lowered, in each of its blocks, is that of a fresh compressor: of windows that slide, of content
+/// that is sorted, and after a dictionary.
+#[test]
+#[cfg_attr(miri, ignore = "takes hours")]
+fn lowered_indexes_change_no_frame() {
+    let content = structured(4, 200_000);
+    let dictionary = structured(4, 30_000);
+    let dictionary = Dictionary::new(&dictionary).unwrap();
+    let chained = Params::for_level(12, Some(100_000)).with_window_log_max(15);
+    let cases = LEVELS.iter().flat_map(|&level| {
+        let slides = Params::for_level(level, None).with_window_log_max(15);
+        let one_window = Params::for_level(level, Some(200_000));
+        [(slides, 100_000), (one_window, 200_000)]
+    });
+    for (params, size) in cases.chain([(chained, 100_000)]) {
+        let content = &content[..size];
+        let needed = crate::dictionary_workspace_size(&params, 30_000, size);
+        for dictionary in [None, Some(dictionary)] {
+            let encode = |compressor: &mut Compressor<Vec<u8>>| {
+                let mut frame = vec![0; compress_bound(size)];
+                let written = match &dictionary {
+                    None => compressor.compress(&mut frame, content, &params),
+                    Some(dictionary) => compressor
+                        .compress_with_dictionary(&mut frame, content, &params, dictionary),
+                };
+                frame.truncate(written.unwrap());
+                frame
+            };
+            let mut compressor = Compressor::owning(vec![0; needed]);
+            let fresh = encode(&mut compressor);
+            let index_max = FinderState::new(&params).index_max();
+            // In the first block, in a later one, and in the second of two that are sorted together.
+            for before in [12_345, 60_000, 150_000] {
+                // Not below what the last frame has used.
+                let Some(index) = index_max.checked_sub(before).filter(|i| *i > 400_000) else {
+                    continue;
+                };
+                let mut compressor = Compressor::owning(vec![0; needed]);
+                encode(&mut compressor);
+                compressor.skip_to(index);
+                assert!(encode(&mut compressor) == fresh, "{params:?} at {before}");
+                assert!(
+                    encode(&mut compressor) == fresh,
+                    "after {params:?} at {before}"
+                );
+            }
         }
     }
 }

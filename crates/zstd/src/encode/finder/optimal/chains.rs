@@ -61,7 +61,8 @@ impl HashChains {
     /// Every index falls by `by`.
     pub(super) fn reduce(&mut self, by: u32) {
         self.next = self.next.saturating_sub(by);
-        self.within = (0, 0, 0);
+        let (start, end, offset) = self.within;
+        self.within = (start.saturating_sub(by), end.saturating_sub(by), offset);
     }
 
     /// A new frame begins.
