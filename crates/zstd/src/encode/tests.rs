@@ -139,6 +139,56 @@ fn small_frames_of_every_strategy() {
     }
 }
 
+/// A destination of the frame's length does, at every level: for text, few letters, records, noise
+/// and runs.
+#[test]
+#[cfg_attr(miri, ignore = "takes hours")]
+fn a_destination_of_the_frames_length_does() {
+    let mut frame = vec![0; compress_bound(5_000)];
+    for &level in LEVELS {
+        let mut compressor = Compressor::owning(vec![0; 4 << 20]);
+        for seed in 0..30_u64 {
+            let size = 1 + (seed * seed * 37 % 700 + seed) as usize;
+            let words = structured(seed, 5_000);
+            let few = words.iter().map(|byte| b"etaoinsh"[usize::from(byte & 7)]);
+            let records = words.iter().enumerate().map(|(i, byte)| match i % 8 {
+                0..3 => 0x40,
+                3 => (i / 80) as u8,
+                4 => byte & 15,
+                _ => 7 * (byte & 1),
+            });
+            let noise = words.iter().scan(seed as u32, |state, byte| {
+                *state = state.wrapping_mul(0x19660d).wrapping_add(0x3c6ef35f);
+                Some((*state >> 24) as u8 & if *byte == 0 { 3 } else { 0x7f })
+            });
+            // Many lengths of matches, and little else.
+            let runs = words.chunks(2).flat_map(|pair| {
+                let length = 3 + usize::from(pair[1]) * usize::from(pair[1]) / 300;
+                core::iter::repeat_n(0, length).chain([pair[0] | 1])
+            });
+            let contents: [Vec<u8>; 5] = [
+                runs.take(5_000).collect(),
+                words.clone(),
+                few.collect(),
+                records.collect(),
+                noise.collect(),
+            ];
+            for content in contents {
+                for size in [size, 7 * size] {
+                    let content = &content[..size.min(5_000)];
+                    let mut params = Params::for_level(level, Some(content.len() as u64));
+                    params.checksum = seed % 2 == 0;
+                    let size = compressor.compress(&mut frame, content, &params).unwrap();
+                    let mut exact = vec![0; size];
+                    let written = compressor.compress(&mut exact, content, &params);
+                    assert_eq!(written, Ok(size), "{params:?}, {content:?}");
+                    assert!(exact == frame[..size], "{params:?}, {content:?}");
+                }
+            }
+        }
+    }
+}
+
 /// The frame in which indexes are lowered, in each of its blocks, is that of a fresh compressor: of windows that slide, of content
 /// that is sorted, and after a dictionary.
 #[test]

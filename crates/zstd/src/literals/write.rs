@@ -183,14 +183,14 @@ pub(crate) fn write_literals(
     let start = head + description;
     let room = out.get_mut(start..)?;
     let bytes = if single {
-        table.write_stream(room, literals)?
+        table.write_stream(room, literals)
     } else {
-        write_four(room, literals, table)?
+        write_four(room, literals, table)
     };
-    let size = description + bytes;
-    if size >= limit {
-        return stored(out);
-    }
+    let size = match bytes {
+        Some(bytes) if description + bytes < limit => description + bytes,
+        _ => return stored(out),
+    };
     let format = match head {
         3 => u32::from(!single),
         4 => 2,

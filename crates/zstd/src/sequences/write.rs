@@ -245,11 +245,16 @@ fn choose_table(
         let mut probabilities = [0_i16; 64];
         let probabilities = probabilities.get_mut(..=largest)?;
         normalise(probabilities, counts, n, log, n >= 2048);
-        let bytes = write_description(out, probabilities, log)?;
-        let cost = cost_of_probabilities(counts, probabilities, log)? + 8 * bytes as u64;
-        if cost < old {
+        // Where its description has no room, an old table may do.
+        let bytes = write_description(out, probabilities, log);
+        if let Some(bytes) = bytes
+            && cost_of_probabilities(counts, probabilities, log)? + 8 * (bytes as u64) < old
+        {
             next.build(probabilities, log, cells);
             return Some((Mode::Fse, bytes));
+        }
+        if old == u64::MAX {
+            return None;
         }
     }
     if repeat.is_some_and(|cost| cost <= old) {
