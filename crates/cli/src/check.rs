@@ -1,30 +1,33 @@
-//! `restow check`: verifies an image.
+//! `restow check`: verifies an image, archive or stream.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use restow::{Address, Container, ImageRange};
+use codec::Wrapper;
+use restow::{Address, Container, ImageRange, Input};
 use tree::json::Object;
 use tree::{CheckOptions, Corrupt, DataCheck, Error, Finding};
 
 use crate::bar::Bar;
 use crate::options::{ImageFileArgs, SilentArgs, ThreadArgs};
-use crate::{message, text};
+use crate::{message, stream, text};
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
 
-/// Verify an image
+/// Verify an image, archive or send stream
 ///
-/// Reads the whole image, decompresses all data, and cross-checks redundant information. Never
-/// writes.
+/// Reads all of it, decompresses all data, and cross-checks redundant information. Never changes
+/// it.
 ///
 /// btrfs: checksums of all data and metadata, in every copy; that compressed data decompresses;
 /// references to blocks and extents against the extent tree; names against inodes; allocated space
 /// against its use. SquashFS, which has no checksums: names against inodes; inode numbers against
-/// the export table; blocks against each other and against the inodes.
+/// the export table; blocks against each other and against the inodes. tar: header checksums,
+/// numbers, paths and attributes, and the end marker; of compressed archives also all frames, their
+/// checksums, and the seek table against them. Send streams: as `restow stream verify`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,10 +35,11 @@ Examples:
   restow check image.btrfs
   restow check --no-data image.btrfs     metadata only
   restow check --device b.img a.img      a file system on two devices
+  restow check home.stream
 
 Exit codes: 0 no errors; 1 errors found; 2 failure.")]
 pub(crate) struct Check {
-    /// A SquashFS or btrfs image
+    /// A SquashFS or btrfs image, tar archive or send stream; `-` is standard input
     image: PathBuf,
 
     /// Do not read file contents
@@ -61,6 +65,20 @@ pub(crate) struct Check {
 }
 
 impl Check {
+    /// Refuses options that apply to images only.
+    ///
+    /// # Errors
+    /// There is such an option; the error names it.
+    fn refuse_options_of_images(&self) -> Result<()> {
+        if self.no_decode {
+            bail!("not a btrfs image: --no-decode does not apply");
+        }
+        if self.file.image_at.is_some() {
+            bail!("not an image: --image-at does not apply");
+        }
+        self.file.refuse_device()
+    }
+
     fn options(&self) -> CheckOptions {
         let data = if self.no_data {
             DataCheck::Skip
@@ -83,17 +101,47 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
     let open = || format!("open {name}");
     if address.subvolume.is_some() {
         let image = text::of_host_path(&address.path, "-");
-        bail!("check {name}: check verifies whole images: use `restow check {image}`");
+        bail!("check {name}: check verifies whole files: use `restow check {image}`");
     }
     match Container::open(&address.path, args.file.image_at).with_context(open)? {
         Container::Btrfs(file) => check_btrfs(file, &name, args),
         Container::Squashfs(file) => check_squashfs(file, &name, args),
-        Container::SendStream(_) => bail!(
-            "{}: a btrfs send stream: use `restow stream verify`",
-            open()
-        ),
-        other => bail!("{}: {}, not an image", open(), other.noun()),
+        Container::SendStream(input) => {
+            args.refuse_options_of_images().with_context(open)?;
+            let how = (args.no_data, args.json);
+            stream::check(&address, input, how, (args.silent, args.threads))
+        }
+        Container::Tar(input, wrapper) => check_tar(input, wrapper, &name, args),
+        other => bail!("{}: {}, which check does not verify", open(), other.noun()),
     }
+}
+
+fn check_tar(input: Input, wrapper: Option<Wrapper>, name: &str, args: &Check) -> Result<bool> {
+    let open = || format!("open {name}");
+    args.refuse_options_of_images().with_context(open)?;
+    if args.no_data {
+        bail!("{}: --no-data does not apply to a tar archive", open());
+    }
+    let summary = reported(name, args, |_, report| {
+        restow::check_archive(input, wrapper, &args.file.options(), report)
+    })?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        let object = Object::new()
+            .number("errors", summary.findings)
+            .number("names", summary.names)
+            .number("archive_bytes", summary.bytes);
+        writeln!(out, "{}", object.line())?;
+    } else if !args.silent.quiet {
+        writeln!(
+            out,
+            "{} in {}, {} of tar",
+            text::count(summary.findings, "error"),
+            text::count(summary.names, "name"),
+            text::count(summary.bytes, "byte")
+        )?;
+    }
+    Ok(summary.findings == 0)
 }
 
 fn check_btrfs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
@@ -177,11 +225,14 @@ fn check_squashfs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
 }
 
 /// Runs a check with a progress bar, and prints its findings.
-fn reported<S>(
+fn reported<S, E>(
     name: &str,
     args: &Check,
-    check: impl FnOnce(&Bar, &mut dyn FnMut(Finding)) -> tree::Result<S>,
-) -> Result<S> {
+    check: impl FnOnce(&Bar, &mut dyn FnMut(Finding)) -> Result<S, E>,
+) -> Result<S>
+where
+    Result<S, E>: Context<S, E>,
+{
     let mut out = io::stdout().lock();
     if args.json {
         let header = Object::of_schema("check", VERSION).text("source", name);

@@ -1,17 +1,114 @@
-//! Verification of images.
+//! Verification of images and archives.
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use tree::{CheckOptions, DataCheck, Finding, Parallel, Progress};
+use codec::Wrapper;
+use tree::{
+    CheckOptions, Corrupt, DataCheck, FileKind, FileSystem, Finding, Parallel, Progress, ReadAt,
+    Seekable,
+};
 
 use crate::error::{During, refuse};
-use crate::{Container, OpenOptions, Result, text};
+use crate::{Container, Input, OpenOptions, Result, text};
 
-/// Verifies a SquashFS or btrfs image: all metadata, and all data decoded. Returns the number of
-/// errors, each of which `report` gets.
+/// What a check of an archive looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveCheck {
+    /// Errors found.
+    pub findings: u64,
+    /// Names in the tree that it holds.
+    pub names: u64,
+    /// Bytes of the archive, without the compression of the whole.
+    pub bytes: u64,
+}
+
+/// Verifies a tar archive: the checksums and the content of all headers, the paths, the attributes,
+/// and the end marker; of a compressed one, that all of it decompresses and matches its checksums,
+/// and that a seek table fits its frames. File contents have no checksums of their own.
 ///
 /// # Errors
-/// It is not an image, or cannot be read.
+/// It cannot be read.
+pub fn check_archive(
+    input: Input,
+    wrapper: Option<Wrapper>,
+    options: &OpenOptions,
+    report: &mut dyn FnMut(Finding),
+) -> Result<ArchiveCheck> {
+    let mut options = options.clone();
+    options.skip_damaged = true;
+    let mut summary = ArchiveCheck::default();
+    let mut report = |finding: Finding| {
+        summary.findings += 1;
+        report(finding);
+    };
+    if let (Some(bytes), Some(Wrapper::Zstd)) = (input.seekable(), wrapper) {
+        check_frames(Arc::clone(bytes), &mut report)?;
+    }
+    let (tar, damage) = input.open_tar(wrapper, &options)?;
+    if let Some(error) = damage {
+        report(tree::Error::from(error).into());
+    }
+    for fault in tar.faults() {
+        report(copied(fault).into());
+    }
+    if let Some(at) = tar.notes().no_end_at {
+        let what = "tar has no end marker: it may have been cut off between two members";
+        report(tree::Error::Corrupt(Corrupt { what, at, got: at }).into());
+    }
+    let mut names = 0;
+    let mut directories = vec![(tar.root(), Vec::new())];
+    while let Some((dir, path)) = directories.pop() {
+        for entry in tar.read_dir(dir)? {
+            names += 1;
+            let path = if path.is_empty() {
+                entry.name.to_vec()
+            } else {
+                [&path[..], b"/", &entry.name].concat()
+            };
+            if let Err(error) = tar.xattrs(entry.ino) {
+                report(error.in_file("read", &path).into());
+            }
+            if entry.kind == FileKind::Directory {
+                directories.push((entry.ino, path));
+            }
+        }
+    }
+    summary.names = names;
+    summary.bytes = tar.archive_bytes();
+    Ok(summary)
+}
+
+/// The same error, as far as it concerns an archive.
+fn copied(error: &tree::Error) -> tree::Error {
+    match error {
+        tree::Error::File { verb, path, error } => copied(error).in_file(verb, path),
+        tree::Error::Corrupt(corrupt) => tree::Error::Corrupt(*corrupt),
+        tree::Error::Unsupported(what) => tree::Error::Unsupported(what),
+        tree::Error::Limit(what) => tree::Error::Limit(what),
+        error => io::Error::other(error.to_string()).into(),
+    }
+}
+
+/// Decodes all frames that a seek table lists.
+fn check_frames(bytes: Arc<dyn ReadAt>, report: &mut dyn FnMut(Finding)) -> Result<()> {
+    let Ok(seekable) = Seekable::open(bytes)? else {
+        return Ok(());
+    };
+    for start in seekable.frame_starts() {
+        if let Err(error) = seekable.read_exact_at(&mut [0], start) {
+            report(tree::Error::from(error).into());
+        }
+    }
+    Ok(())
+}
+
+/// Verifies a SquashFS or btrfs image, all metadata, and all data decoded, or a tar archive as
+/// [`check_archive`] does. Returns the number of errors, each of which `report` gets.
+///
+/// # Errors
+/// It is none of these, or cannot be read.
 pub fn check(
     image: impl AsRef<Path>,
     progress: &dyn Progress,
@@ -31,6 +128,9 @@ pub fn check(
                 squashfs
                     .check(options, parallel, progress, report)?
                     .findings
+            }
+            Container::Tar(input, wrapper) => {
+                check_archive(input, wrapper, &OpenOptions::default(), report)?.findings
             }
             other => refuse!("{}, not an image", other.noun()),
         })

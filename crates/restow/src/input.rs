@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use codec::Wrapper;
-use tree::tar::Tar;
+use tree::tar::{Tar, TarOptions};
 use tree::{Limits, ReadAt, Seekable, SequentialReader};
 
 use crate::error::During;
-use crate::{OpenOptions, Result, text};
+use crate::{Error, OpenOptions, Result, text};
 
 /// The bytes that hold a container: a file, a block device, a pipe, or memory.
 pub struct Input {
@@ -141,29 +141,56 @@ impl Input {
         }
     }
 
-    /// Reads it as a tar archive, after decompression if it is compressed as a whole.
-    pub(crate) fn open_tar(self, wrapper: Option<Wrapper>, options: &OpenOptions) -> Result<Tar> {
+    /// Reads it as a tar archive, after decompression if it is compressed as a whole. With
+    /// `skip_damaged`, an archive whose decompression fails is read as far as that comes; why it
+    /// failed is the second result.
+    pub(crate) fn open_tar(
+        self,
+        wrapper: Option<Wrapper>,
+        options: &OpenOptions,
+    ) -> Result<(Tar, Option<io::Error>)> {
         let Some(wrapper) = wrapper else {
-            return tar(Box::new(self.into_bytes(&options.spool_dir)?), options);
+            let bytes = self.into_bytes(&options.spool_dir)?;
+            return Ok((tar(Box::new(bytes), options)?, None));
         };
         if let InputBytes::Seekable(bytes) = &self.bytes
             && wrapper == Wrapper::Zstd
             && let Ok(seekable) = Seekable::open(Arc::clone(bytes))?
         {
-            return tar(Box::new(seekable), options);
+            return Ok((tar(Box::new(seekable), options)?, None));
         }
         let mut stream = self.into_reader();
-        let unpack = |out: &mut dyn io::Write| wrapper.decompress(&mut stream, out);
-        let open = || tar(Box::new(tree::spool(unpack, &options.spool_dir)?), options);
-        open().during(|| format!("decompress it with {}", wrapper.name()))
+        let mut damage = None;
+        let unpack = |out: &mut dyn io::Write| match wrapper.decompress(&mut stream, out) {
+            Err(error) if options.skip_damaged && is_damage(&error) => {
+                damage = Some(error);
+                Ok(0)
+            }
+            unpacked => unpacked,
+        };
+        let spooled = tree::spool(unpack, &options.spool_dir);
+        let spooled = spooled.during(|| format!("decompress it with {}", wrapper.name()))?;
+        Ok((tar(Box::new(spooled), options)?, damage))
     }
 }
 
+/// Whether compressed bytes are to blame for an error, not the file that holds them.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+}
+
 fn tar(archive: Box<dyn ReadAt>, options: &OpenOptions) -> Result<Tar> {
-    let open = if options.ignore_zeros {
-        Tar::open_concatenated
-    } else {
-        Tar::open
+    let how = TarOptions {
+        ignore_zeros: options.ignore_zeros,
+        skip_damaged: options.skip_damaged,
     };
-    Ok(open(archive, Limits::default())?)
+    let opened = Tar::open_with(archive, Limits::default(), how);
+    opened.map_err(|error| match error {
+        error @ tree::Error::Corrupt(_) => Error::UnreadableFile {
+            operation: "read its members".to_owned(),
+            error,
+        },
+        error => error.into(),
+    })
 }

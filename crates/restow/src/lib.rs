@@ -25,7 +25,7 @@ pub use ::btrfs::{ChecksumType, NewSubvolume, Profile, Rule};
 pub use ::sendstream::Version;
 pub use ::squashfs::Fragments;
 pub use address::{Address, is_same_file};
-pub use check::check;
+pub use check::{ArchiveCheck, check, check_archive};
 pub use container::{Container, ImageRange, check_devices};
 pub use copy::{
     CopyJob, CopyLoss, CopyNote, CopyOptions, CopySummary, Format, LossReason, StreamOptions,

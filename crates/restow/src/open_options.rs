@@ -32,6 +32,8 @@ pub struct OpenOptions {
     pub one_file_system: bool,
     /// Tar: read on after the end, as for concatenated archives.
     pub ignore_zeros: bool,
+    /// Tar: leave out members that cannot be read, and say which in [`crate::SourceTree::lost`].
+    pub skip_damaged: bool,
     /// The directory for unnamed files with the content of pipes and of compressed archives: a
     /// place for large files.
     pub spool_dir: PathBuf,
@@ -52,6 +54,7 @@ impl Default for OpenOptions {
             base: Vec::new(),
             one_file_system: false,
             ignore_zeros: false,
+            skip_damaged: false,
             spool_dir: "/var/tmp".into(),
         }
     }

@@ -6,6 +6,9 @@ use tree::tar::Tar;
 
 use crate::text;
 
+/// Members of an archive that are left out and named one by one.
+const LEFT_OUT_MAX: usize = 1000;
+
 /// A remark about a source. [`fmt::Display`] gives it in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,6 +26,14 @@ pub enum SourceNote {
     Subvolumes(Vec<Vec<u8>>),
     /// Access control lists of an archive in a form that is not read.
     AclsNotRead(u64),
+    /// The byte at which an archive ends without an end marker.
+    NoEndMarker(u64),
+    /// A member of an archive that is left out, and why.
+    MemberLeftOut(Option<Box<[u8]>>, String),
+    /// Members of an archive that are left out, beside those that are named.
+    MembersLeftOut(u64),
+    /// Why a compressed archive was not decompressed to its end.
+    CutOff(String),
     /// Files of a stream whose fs-verity is not read.
     VerityNotRead(u64),
 }
@@ -32,15 +43,24 @@ impl SourceNote {
     pub(crate) fn of_tar(tar: &Tar) -> (Vec<SourceNote>, Vec<SourceNote>) {
         let notes = tar.notes();
         let some = |count: u64, note: fn(u64) -> SourceNote| (count > 0).then(|| note(count));
-        let lost = some(notes.acls_not_read, SourceNote::AclsNotRead);
+        let mut lost: Vec<SourceNote> = (tar.faults().iter())
+            .take(LEFT_OUT_MAX)
+            .map(|error| match error {
+                tree::Error::File { path, error, .. } => {
+                    SourceNote::MemberLeftOut(Some(path.clone()), error.to_string())
+                }
+                error => SourceNote::MemberLeftOut(None, error.to_string()),
+            })
+            .collect();
+        let more = tar.faults().len().saturating_sub(LEFT_OUT_MAX) as u64;
+        lost.extend(some(more, SourceNote::MembersLeftOut));
+        lost.extend(notes.no_end_at.map(SourceNote::NoEndMarker));
+        lost.extend(some(notes.acls_not_read, SourceNote::AclsNotRead));
         let notes = [
             some(notes.absolute_paths, SourceNote::AbsolutePaths),
             some(notes.replaced, SourceNote::ReplacedEntries),
         ];
-        (
-            notes.into_iter().flatten().collect(),
-            lost.into_iter().collect(),
-        )
+        (notes.into_iter().flatten().collect(), lost)
     }
 }
 
@@ -75,6 +95,21 @@ impl fmt::Display for SourceNote {
                 let lists = text::count(*count, "text access control list");
                 write!(f, "{lists} cannot be read")
             }
+            SourceNote::NoEndMarker(at) => write!(
+                f,
+                "the archive has no end marker: it may have been cut off between two members (at byte {at})"
+            ),
+            SourceNote::MemberLeftOut(Some(path), why) => {
+                write!(f, "{} is left out: {why}", text::of_path(path))
+            }
+            SourceNote::MemberLeftOut(None, why) => write!(f, "a member is left out: {why}"),
+            SourceNote::MembersLeftOut(count) => {
+                write!(f, "{} more left out", text::count(*count, "member"))
+            }
+            SourceNote::CutOff(why) => write!(
+                f,
+                "decompression ended early ({why}): members are missing, and the last ones may be damaged"
+            ),
             SourceNote::VerityNotRead(count) => {
                 let files = text::count(*count, "file");
                 write!(f, "fs-verity of {files} in the stream is not read")

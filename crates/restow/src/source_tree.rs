@@ -201,8 +201,9 @@ impl SourceTree {
                 source
             }
             Container::Tar(input, wrapper) => {
-                let tar = input.open_tar(wrapper, options)?;
-                let (notes, lost) = SourceNote::of_tar(&tar);
+                let (tar, damage) = input.open_tar(wrapper, options)?;
+                let (notes, mut lost) = SourceNote::of_tar(&tar);
+                lost.extend(damage.map(|error| SourceNote::CutOff(error.to_string())));
                 let source = SourceTree::of(Arc::new(tar), SourceFormat::Other, address);
                 SourceTree {
                     notes,

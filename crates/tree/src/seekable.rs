@@ -55,6 +55,14 @@ impl<R: ReadAt> Seekable<R> {
         }))
     }
 
+    /// Where the content of each frame begins that has any.
+    pub fn frame_starts(&self) -> impl Iterator<Item = u64> + '_ {
+        let pairs = self.starts.iter().zip(self.starts.iter().skip(1));
+        pairs
+            .filter(|((_, from), (_, to))| from < to)
+            .map(|((_, from), _)| *from)
+    }
+
     fn content_bytes(&self) -> u64 {
         self.starts.last().map_or(0, |&(_, end)| end)
     }

@@ -191,6 +191,14 @@ impl Copy {
         self.to.map(|format| format.0)
     }
 
+    /// The options of the source, with those for damaged ones.
+    pub(crate) fn source(&self) -> SourceArgs {
+        SourceArgs {
+            skip_damaged: self.rescue.skips(),
+            ..self.source.clone()
+        }
+    }
+
     /// The options for the library.
     ///
     /// # Errors

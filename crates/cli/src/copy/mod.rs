@@ -93,7 +93,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         return report(args, format, &source, &summary, start);
     }
     // A btrfs image becomes one with all its subvolumes, not only with those below the default one.
-    let source = args.source.open(&address, format == Format::Btrfs)?;
+    let source = args.source().open(&address, format == Format::Btrfs)?;
     let source = source.for_format(format, &args.dst, &options)?;
     let (source, joined) = join(source, args)?;
     let summary = copy_tree(args, format, &source, &options, &args.paths)?;
@@ -127,7 +127,7 @@ fn join(source: SourceTree, args: &Copy) -> Result<(SourceTree, Option<Arc<Joine
 }
 
 fn open_further(args: &Copy, path: &Path) -> Result<SourceTree> {
-    let options = args.source.options(false);
+    let options = args.source().options(false);
     let accepts_changes = args.rescue.accept_changed;
     let source = SourceTree::open_further(&Address::of(path)?, &options, accepts_changes)?;
     Ok(source)

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use tree::Aspects;
 
 /// Which aspects of files a comparison or a manifest covers.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AspectArgs {
     /// Ignore these aspects of files, separated by commas
     #[arg(long, value_name = "ASPECT", value_delimiter = ',')]

@@ -65,6 +65,11 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     pub(crate) file: ImageFileArgs,
 
+    /// Members of archives that cannot be read are left out; only copy has this, with
+    /// `--skip-unreadable`.
+    #[arg(skip)]
+    pub(crate) skip_damaged: bool,
+
     /// Data is read without verifying its checksums; only mount has this, as an option of its own.
     #[arg(skip)]
     pub(crate) ignore_checksums: bool,
@@ -142,6 +147,7 @@ impl SourceArgs {
         options.base.clone_from(&self.base);
         options.one_file_system = self.one_file_system;
         options.ignore_zeros = self.ignore_zeros;
+        options.skip_damaged = self.skip_damaged;
         options
     }
 

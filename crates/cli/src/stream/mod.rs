@@ -19,6 +19,7 @@ use verify::Verify;
 
 pub(crate) use convert::settings;
 pub(crate) use input::create;
+pub(crate) use verify::check;
 
 /// Verify, describe, print and convert btrfs send streams
 ///

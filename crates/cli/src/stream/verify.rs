@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use restow::Address;
+use restow::{Address, Input};
 use sendstream::{SentSubvolume, Verified, VerifyOptions};
 use tree::Error;
 use tree::json::Object;
@@ -89,12 +89,41 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
         bail!("STREAM:NAME applies with --against only");
     }
     let bar = Bar::new("verified", args.silent.quiet);
-    let input = open(&address.path, &bar)?.into_reader();
+    let input = open(&address.path, &bar)?;
+    verify(args, &address, input, &bar)
+}
+
+/// Verifies a stream for `restow check`. Returns whether nothing is wrong.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn check(
+    address: &Address,
+    input: Input,
+    (no_data, json): (bool, bool),
+    (silent, threads): (SilentArgs, ThreadArgs),
+) -> Result<bool> {
+    let args = Verify {
+        file: address.path.clone(),
+        no_data,
+        sha256: None,
+        against: None,
+        aspects: AspectArgs::default(),
+        source: SourceArgs::default(),
+        json,
+        silent,
+        threads,
+    };
+    verify(&args, address, input, &Bar::new("verified", silent.quiet))
+}
+
+fn verify(args: &Verify, address: &Address, input: Input, bar: &Bar) -> Result<bool> {
+    let input = input.into_reader();
     let mut input = ReadAhead::new(Hashed::new(input, args.sha256.is_some()));
     let options = VerifyOptions {
         data: !args.no_data,
     };
-    let result = sendstream::verify(&mut input, options, args.threads.parallel(), &bar);
+    let result = sendstream::verify(&mut input, options, args.threads.parallel(), bar);
     bar.finish();
     let error = match &result {
         Err(error) if is_io(error) => {
@@ -119,7 +148,7 @@ pub(crate) fn run(args: &Verify) -> Result<bool> {
     };
     // What is damaged is not compared.
     let differences = match &args.against {
-        Some(tree) if error.is_none() => Some(compared(args, &address, tree, &mut out)?),
+        Some(tree) if error.is_none() => Some(compared(args, address, tree, &mut out)?),
         _ => None,
     };
     match (args.json, &error, &result) {

@@ -66,7 +66,7 @@ fn every_command_takes_a_subvolume_by_path_or_number() {
     assert_eq!(done(at, &["ls", "i:/"]), done(at, &["ls", "i:5"]));
     assert_eq!(
         refused(at, &["check", "i:s"]),
-        "restow: check i:s: check verifies whole images: use `restow check i`\n"
+        "restow: check i:s: check verifies whole files: use `restow check i`\n"
     );
 }
 

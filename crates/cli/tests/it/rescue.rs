@@ -409,3 +409,142 @@ fn hostile_archives_merge_nothing_outside() {
         }
     }
 }
+
+/// A tar archive of GNU tar with three files, of which the second is large.
+fn three_files(dir: &TempDir) -> Vec<u8> {
+    let files = dir.join("three");
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("a"), "first").unwrap();
+    fs::write(files.join("b"), Rng::new(4).bytes(50_000)).unwrap();
+    fs::write(files.join("c"), "last").unwrap();
+    let mut tar = Command::new("tar");
+    tar.args(["-cf", "-", "a", "b", "c"]).current_dir(&files);
+    testkit::run(&mut tar).stdout
+}
+
+#[test]
+fn whole_members_of_damaged_archives_are_kept() {
+    let dir = TempDir::new();
+    let whole = three_files(&dir);
+    let in_dir = |args: &[&str]| run_in(dir.path(), args.iter().copied());
+    // GNU tar extracts a and c after a damaged header of b.
+    let mut damaged = whole.clone();
+    damaged[1024 + 3] ^= 1;
+    fs::write(dir.join("header.tar"), &damaged).unwrap();
+    let (code, _, words) = in_dir(&["copy", "-q", "header.tar", "x"]);
+    assert_eq!(code, 2, "{words}");
+    assert!(
+        words.contains("wrong checksum") && words.contains("at byte 0x400"),
+        "{words}"
+    );
+    assert!(
+        words.ends_with("--skip-unreadable leaves it out\n"),
+        "{words}"
+    );
+    for option in ["--skip-unreadable", "--keep-damaged"] {
+        let (code, _, words) = in_dir(&["copy", "-q", option, "header.tar", "x"]);
+        assert_eq!(code, 1, "{words}");
+        assert!(
+            words.contains("a member is left out: tar header has a wrong checksum"),
+            "{words}"
+        );
+        assert_eq!(names(&dir.join("x")), ["a", "c"]);
+        fs::remove_dir_all(dir.join("x")).unwrap();
+    }
+    // Cut within b, plain and compressed.
+    fs::write(dir.join("cut.tar"), &whole[..30_000]).unwrap();
+    let gzip = |bytes: &[u8], name: &str| {
+        fs::write(dir.join("plain"), bytes).unwrap();
+        testkit::run(
+            Command::new("gzip")
+                .args(["-kf", "plain"])
+                .current_dir(dir.path()),
+        );
+        fs::rename(dir.join("plain.gz"), dir.join(name)).unwrap();
+    };
+    gzip(&whole, "cut.tar.gz");
+    let packed = fs::read(dir.join("cut.tar.gz")).unwrap();
+    fs::write(dir.join("cut.tar.gz"), &packed[..30_000]).unwrap();
+    for archive in ["cut.tar", "cut.tar.gz"] {
+        assert_eq!(in_dir(&["copy", "-q", archive, "x"]).0, 2);
+        for to in ["x", "x.squashfs", "x.tar"] {
+            let (code, _, words) = in_dir(&["copy", "-q", "--skip-unreadable", archive, to]);
+            assert_eq!(code, 1, "{words}");
+            assert!(
+                words.contains("b is left out: tar entry runs past the end"),
+                "{words}"
+            );
+            let (_, listed, _) = in_dir(&["ls", to]);
+            assert_eq!(listed, "a\n", "{archive} {to}");
+        }
+        fs::remove_dir_all(dir.join("x")).unwrap();
+        assert_eq!(in_dir(&["copy", "-q", "--keep-damaged", archive, "x"]).0, 1);
+        let kept = fs::read(dir.join("x/b")).unwrap();
+        assert_eq!(kept.len(), 50_000);
+        assert_eq!(kept[..20_000], whole[1536..21_536], "{archive}");
+        assert!(kept[49_000..].iter().all(|&byte| byte == 0));
+        fs::remove_dir_all(dir.join("x")).unwrap();
+        for file in ["x.squashfs", "x.tar"] {
+            fs::remove_file(dir.join(file)).unwrap();
+        }
+    }
+    // Without an end marker, after b.
+    fs::write(dir.join("end.tar"), &whole[..1536 + 50_176]).unwrap();
+    let (code, _, words) = in_dir(&["copy", "-q", "end.tar", "x"]);
+    assert_eq!(
+        (code, names(&dir.join("x"))),
+        (1, vec!["a".into(), "b".into()])
+    );
+    assert!(
+        words.contains("may have been cut off between two members"),
+        "{words}"
+    );
+}
+
+#[test]
+fn check_takes_archives_and_streams() {
+    let dir = TempDir::new();
+    let whole = three_files(&dir);
+    let check = |args: &[&str]| run_in(dir.path(), ["check"].iter().chain(args).copied());
+    fs::write(dir.join("a.tar"), &whole).unwrap();
+    let (code, words, _) = check(&["a.tar"]);
+    assert_eq!(
+        (code, words.starts_with("0 errors in 3 names, ")),
+        (0, true),
+        "{words}"
+    );
+    fs::write(dir.join("end.tar"), &whole[..1024]).unwrap();
+    let (code, words, _) = check(&["end.tar"]);
+    assert_eq!(
+        (code, words.contains("tar has no end marker")),
+        (1, true),
+        "{words}"
+    );
+    let mut damaged = whole.clone();
+    damaged[3] ^= 1;
+    fs::write(dir.join("header.tar"), damaged).unwrap();
+    let (code, words, _) = check(&["header.tar"]);
+    assert_eq!(
+        (code, words.contains("1 error in 2 names")),
+        (1, true),
+        "{words}"
+    );
+    for ending in ["gz", "xz", "zst"] {
+        let name = format!("three.tar.{ending}");
+        assert_eq!(run_in(dir.path(), ["copy", "-q", "three", &name]).0, 0);
+        assert_eq!(check(&[&name]).0, 0, "{ending}");
+        let mut packed = fs::read(dir.join(&name)).unwrap();
+        let middle = packed.len() / 2;
+        packed[middle] ^= 0x40;
+        fs::write(dir.join("bad"), packed).unwrap();
+        let (code, words, _) = check(&["bad"]);
+        assert_eq!(code, 1, "{ending}: {words}");
+    }
+    assert_eq!(run_in(dir.path(), ["copy", "-q", "three", "s.stream"]).0, 0);
+    let (code, words, _) = check(&["s.stream"]);
+    assert_eq!((code, words.contains("no errors: ")), (0, true), "{words}");
+    let mut stream = fs::read(dir.join("s.stream")).unwrap();
+    stream[100] ^= 1;
+    fs::write(dir.join("bad.stream"), stream).unwrap();
+    assert_eq!(check(&["bad.stream"]).0, 1);
+}

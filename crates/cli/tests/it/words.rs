@@ -93,7 +93,10 @@ fn messages_are_verb_path_and_reason() {
             &["info", "text"],
             "open text: unknown format (first bytes: 68 65 6c 6c 6f)",
         ),
-        (&["check", "src"], "open src: a directory, not an image"),
+        (
+            &["check", "src"],
+            "open src: a directory, which check does not verify",
+        ),
         (
             &["info", "x.stream"],
             "open x.stream: a btrfs send stream: use `restow stream info`",

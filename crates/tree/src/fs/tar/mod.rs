@@ -15,8 +15,8 @@
 //! - A leading `/` is removed. A `..` in a path is an error, and so is a file below something that
 //!   is not a directory: links in an archive cannot redirect other entries.
 //! - A hard link must name an earlier file.
-//! - An archive must have its end marker; otherwise one that was truncated between two files would
-//!   look complete.
+//! - An archive without its end marker is read to its end and noted: it may have been cut off
+//!   between two members.
 
 mod buffer;
 mod header;
@@ -32,7 +32,7 @@ use super::{
     Checksum, DirEntry, Extent, ExtentKind, FileKind, FileSystem, Ino, Metadata, NOTHING_ENCODED,
     Overlay, Storage, StoreId, Xattr,
 };
-use crate::{Error, Limits, ReadAt, Result};
+use crate::{Corrupt, Error, Limits, ReadAt, Result};
 
 pub use write::{Summary, write};
 
@@ -48,7 +48,19 @@ pub struct Tar {
     tree: Overlay<InArchive>,
     limits: Limits,
     notes: Notes,
+    faults: Vec<Error>,
+    archive_bytes: u64,
     storage: Storage,
+}
+
+/// How an archive is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TarOptions {
+    /// Read on after an end marker: for archives that were concatenated. Blocks of zeros between
+    /// entries are skipped, and the last marker is followed by nothing else.
+    pub ignore_zeros: bool,
+    /// Leave out members that cannot be read; see [`Tar::faults`].
+    pub skip_damaged: bool,
 }
 
 /// Decisions made while reading a tar archive that its user may want to know about.
@@ -62,15 +74,8 @@ pub struct Notes {
     pub replaced: u64,
     /// Entries with access control lists in text form (`SCHILY.acl.*`), which are ignored.
     pub acls_not_read: u64,
-}
-
-/// Where reading ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// At the first block of zeros where an entry could begin.
-    FirstMarker,
-    /// Where the last block of zeros ends.
-    OfArchive,
+    /// Where the archive ends after an entry without an end marker, if it does.
+    pub no_end_at: Option<u64>,
 }
 
 /// What is known about a file in addition to its metadata.
@@ -122,21 +127,15 @@ impl Tar {
     /// The archive cannot be read, is truncated, breaks the format or the rules above, or exceeds
     /// `limits`.
     pub fn open(archive: Box<dyn ReadAt>, limits: Limits) -> Result<Tar> {
-        Self::open_until(archive, limits, End::FirstMarker)
+        Self::open_with(archive, limits, TarOptions::default())
     }
 
-    /// Like [`Tar::open`], but reads on after an end marker: for archives that were concatenated.
-    /// Blocks of zeros between entries are skipped, and the last marker is followed by nothing
-    /// else.
+    /// Like [`Tar::open`], with options.
     ///
     /// # Errors
     /// As for [`Tar::open`].
-    pub fn open_concatenated(archive: Box<dyn ReadAt>, limits: Limits) -> Result<Tar> {
-        Self::open_until(archive, limits, End::OfArchive)
-    }
-
-    fn open_until(archive: Box<dyn ReadAt>, limits: Limits, end: End) -> Result<Tar> {
-        let (tree, notes) = read::index(&*archive, &limits, end)?;
+    pub fn open_with(archive: Box<dyn ReadAt>, limits: Limits, options: TarOptions) -> Result<Tar> {
+        let (tree, notes, faults) = read::index(&*archive, &limits, options)?;
         let mut whole_seconds = true;
         for number in 0..tree.node_count() as u64 {
             whole_seconds &= tree.metadata(Ino(number))?.mtime.nanoseconds == 0;
@@ -146,10 +145,12 @@ impl Tar {
             ..Storage::plain(StoreId::new())
         };
         Ok(Tar {
+            archive_bytes: archive.size()?,
             archive,
             tree,
             limits,
             notes,
+            faults,
             storage,
         })
     }
@@ -169,14 +170,39 @@ impl Tar {
     }
 
     /// Whether a file that begins with `start` is a tar archive: its first header has the right
-    /// checksum, or the whole file is the end marker of an empty archive, with the usual padding.
+    /// checksum or the magic number, or the whole file is the end marker of an empty archive, with
+    /// the usual padding.
     pub fn recognises(start: &[u8]) -> bool {
         const EMPTY_BYTES: std::ops::RangeInclusive<usize> = 1024..=20 * 512;
         let Some(block) = start.first_chunk::<512>() else {
             return false;
         };
         let is_empty = EMPTY_BYTES.contains(&start.len()) && start.iter().all(|&byte| byte == 0);
-        is_empty || header::checksum_is_right(block)
+        is_empty || header::checksum_is_right(block) || block[257..].starts_with(b"ustar")
+    }
+
+    /// Why members were left out, in the order of the archive, with the path of the member where it
+    /// is known. The last file of an archive that is cut off is among them, and in the tree: it can
+    /// be read as far as it goes.
+    pub fn faults(&self) -> &[Error] {
+        &self.faults
+    }
+
+    /// The length of the archive.
+    pub fn archive_bytes(&self) -> u64 {
+        self.archive_bytes
+    }
+
+    /// The bytes of a member that the archive holds, if it is cut off within them.
+    fn cut_at(&self, data_at: u64, size: u64) -> Option<u64> {
+        let held = self.archive_bytes.saturating_sub(data_at);
+        (held < size).then_some(held)
+    }
+
+    fn cut_off(&self, data_at: u64) -> Error {
+        let what = "archive is cut off within this file";
+        let (at, got) = (self.archive_bytes, data_at);
+        Corrupt { what, at, got }.into()
     }
 
     /// The decisions made while reading.
@@ -251,9 +277,18 @@ impl FileSystem for Tar {
             kind,
             id: None,
         };
-        let MemberContent::Sparse(sparse) = content else {
-            let kind = ExtentKind::Plain { stored_offset: 0 };
-            return Ok(vec![extent(0, size, kind)]);
+        let sparse = match content {
+            MemberContent::Sparse(sparse) => sparse,
+            MemberContent::Data { at } => {
+                let held = self.cut_at(*at, size).unwrap_or(size);
+                if from >= held {
+                    return Err(self.cut_off(*at));
+                }
+                let kind = ExtentKind::Plain { stored_offset: 0 };
+                return Ok(vec![extent(0, held, kind)]);
+            }
+            // Only an empty file has no content.
+            MemberContent::Nothing => return Ok(Vec::new()),
         };
         let fragments = &sparse.fragments;
         // Starts with the fragment that ends after `from`; each comes with the hole before it.
@@ -289,7 +324,13 @@ impl FileSystem for Tar {
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         let buf = &mut buf[..wanted];
         match content {
-            MemberContent::Data { at } => self.archive.read_exact_at(buf, at + offset)?,
+            MemberContent::Data { at } => {
+                let end = offset + buf.len() as u64;
+                if self.cut_at(*at, size).is_some_and(|held| end > held) {
+                    return Err(self.cut_off(*at));
+                }
+                self.archive.read_exact_at(buf, at + offset)?;
+            }
             MemberContent::Sparse(sparse) => {
                 let Sparse { at, fragments } = &**sparse;
                 let first =

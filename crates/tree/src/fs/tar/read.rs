@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::header::{self, BLOCK, Block, FRAGMENTS_MAX, Overrides};
 use super::ustar::{self, Dialect};
-use super::{End, Fragment, InArchive, MemberContent, Notes, Sparse};
+use super::{Fragment, InArchive, MemberContent, Notes, Sparse, TarOptions};
 use crate::{
     Corrupt, Device, Error, FileKind, Ino, Limits, Metadata, Overlay, ReadAt, Result, Time, to_u64,
     to_usize,
@@ -40,12 +40,11 @@ const IMPLIED_DIRECTORY: Metadata = Metadata::new(FileKind::Directory, 0o755);
 /// How much is read at once when looking for headers.
 const WINDOW_BYTES: usize = 64 << 10;
 
+/// What the headers of an archive describe, and why members were left out.
+pub(super) type Index = (Overlay<InArchive>, Notes, Vec<Error>);
+
 /// Reads all headers of an archive.
-pub(super) fn index(
-    archive: &dyn ReadAt,
-    limits: &Limits,
-    end: End,
-) -> Result<(Overlay<InArchive>, Notes)> {
+pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) -> Result<Index> {
     let window = Window {
         archive,
         size: archive.size()?,
@@ -55,44 +54,110 @@ pub(super) fn index(
     let mut scan = Scan {
         window,
         limits,
+        skips: options.skip_damaged,
+        faults: Vec::new(),
         tree: Overlay::new(&IMPLIED_DIRECTORY, InArchive::implied()),
         notes: Notes::default(),
         entries: 0,
         fragments: 0,
         global: Overrides::default(),
+        header_at: 0,
+        next: None,
+        path: None,
     };
     let mut at = 0;
     loop {
-        at = match scan.entry(at)? {
+        let next = match scan.entry(at) {
+            Err(error) => match scan.pass_over(error)? {
+                Some(next) => Some(next),
+                None => break,
+            },
+            Ok(next) => next,
+        };
+        at = match next {
             Some(next) => next,
-            None if end == End::FirstMarker => break,
+            None if !options.ignore_zeros => break,
             // Less than a block cannot be an entry.
             None if after(after(at)) > scan.window.size => break,
             None => after(at),
         };
     }
-    Ok((scan.tree, scan.notes))
+    Ok((scan.tree, scan.notes, scan.faults))
 }
 
 struct Scan<'a> {
     window: Window<'a>,
     limits: &'a Limits,
+    /// Whether members that cannot be read are left out.
+    skips: bool,
+    /// Why members were left out.
+    faults: Vec<Error>,
     tree: Overlay<InArchive>,
     notes: Notes,
     entries: u64,
     fragments: usize,
     /// The values of PAX global headers so far.
     global: Overrides,
+    /// The header that was read last.
+    header_at: u64,
+    /// Where the header after the current member is, as far as that is known.
+    next: Option<u64>,
+    /// The path of the current member, if members can be left out.
+    path: Option<Vec<u8>>,
 }
 
 impl Scan<'_> {
+    /// Leaves out the member with this error. Returns the offset of the next header; `None` if
+    /// there is none.
+    ///
+    /// If the end of the member is unknown, the next header is the next block with the checksum of
+    /// one, as for GNU tar.
+    fn pass_over(&mut self, error: Error) -> Result<Option<u64>> {
+        if !self.skips || matches!(error, Error::Limit(_)) {
+            return Err(error);
+        }
+        self.faults.push(match self.path.take() {
+            Some(path) => error.in_file("read", &path),
+            None => error,
+        });
+        let size = self.window.size;
+        if let Some(next) = self.next {
+            return Ok((next < size).then_some(next));
+        }
+        let mut at = after(self.header_at);
+        while after(at) <= size {
+            let block = self.window.block(at);
+            if block.is_ok_and(|block| header::checksum_is_right(&block)) {
+                return Ok(Some(at));
+            }
+            at = after(at);
+        }
+        Ok(None)
+    }
+
+    /// Passes an error on, or returns it where members are left out.
+    fn or_later<T>(&self, result: Result<T>) -> Result<Option<Error>> {
+        match result {
+            Err(error) if self.skips => Ok(Some(error)),
+            result => result.map(|_| None),
+        }
+    }
+
     /// Reads one entry and the extension headers before it. Returns the offset of the next one;
     /// `None` at the end.
     fn entry(&mut self, mut at: u64) -> Result<Option<u64>> {
         let first_at = at;
         let mut overrides = self.global.clone();
         let mut records = None;
+        // What is wrong with an extension header: the member after it is left out.
+        let mut fault = None;
+        (self.next, self.path) = (None, None);
         loop {
+            if at == first_at && at >= self.window.size && self.entries > 0 {
+                self.notes.no_end_at = Some(at);
+                return Ok(None);
+            }
+            self.header_at = at;
             let block = self.window.block(at)?;
             if block.iter().all(|&byte| byte == 0) {
                 if at != first_at {
@@ -121,29 +186,19 @@ impl Scan<'_> {
             match kind {
                 b'x' | b'X' | b'g' => {
                     let (text, text_at, next) = self.extension(&block, at)?;
-                    if kind == b'g' {
-                        self.global.take_in(&text, text_at)?;
-                        overrides.take_in(&text, text_at)?;
-                        // Large values must not be kept and applied to all following entries.
-                        if self.global.is_for_one_file() {
-                            return Err(Error::Unsupported(
-                                "tar global headers that set a name, attributes or holes",
-                            ));
-                        }
+                    let taken = if kind == b'g' {
+                        self.global(&mut overrides, &text, text_at)
                     } else if records
                         .replace((text_at, u32::try_from(text.len()).unwrap_or(u32::MAX)))
                         .is_some()
                     {
                         let what = "two pax headers stand before one tar entry";
-                        return Err(Corrupt {
-                            what,
-                            at,
-                            got: first_at,
-                        }
-                        .into());
+                        let got = first_at;
+                        Err(Corrupt { what, at, got }.into())
                     } else {
-                        overrides.take_in(&text, text_at)?;
-                    }
+                        overrides.take_in(&text, text_at)
+                    };
+                    fault = fault.or(self.or_later(taken)?);
                     at = next;
                 }
                 b'L' | b'K' => {
@@ -151,12 +206,9 @@ impl Scan<'_> {
                     let name = header::text(&text);
                     if name.is_empty() {
                         let what = "long name in tar is empty";
-                        return Err(Corrupt {
-                            what,
-                            at: text_at,
-                            got: 0,
-                        }
-                        .into());
+                        let (at, got) = (text_at, 0);
+                        let empty = Err::<(), _>(Corrupt { what, at, got }.into());
+                        fault = fault.or(self.or_later(empty)?);
                     }
                     let place = if kind == b'L' {
                         &mut overrides.path
@@ -167,9 +219,36 @@ impl Scan<'_> {
                     at = next;
                 }
                 b'V' => at = self.data_end(&block, after(at), &Overrides::default())?,
-                _ => return self.file(&block, at, overrides, records).map(Some),
+                _ => {
+                    if let Some(error) = fault {
+                        let has_no_data = matches!(kind, b'1'..=b'6');
+                        self.next = Some(if has_no_data {
+                            after(at)
+                        } else {
+                            self.data_end(&block, after(at), &overrides)?
+                        });
+                        self.path = overrides.path.map(Vec::from);
+                        return Err(error);
+                    }
+                    return self.file(&block, at, overrides, records).map(Some);
+                }
             }
         }
+    }
+
+    /// Takes in the records of a global header.
+    fn global(&mut self, overrides: &mut Overrides, text: &[u8], at: u64) -> Result<()> {
+        let mut global = self.global.clone();
+        global.take_in(text, at)?;
+        overrides.take_in(text, at)?;
+        // Large values must not be kept and applied to all following entries.
+        if global.is_for_one_file() {
+            return Err(Error::Unsupported(
+                "tar global headers that set a name, attributes or holes",
+            ));
+        }
+        self.global = global;
+        Ok(())
     }
 
     /// The data of an extension header, its offset, and the offset of the header that follows.
@@ -186,13 +265,17 @@ impl Scan<'_> {
     }
 
     /// The offset after the data of an entry whose data begins at `data_at`.
-    fn data_end(&self, block: &Block, data_at: u64, overrides: &Overrides) -> Result<u64> {
+    ///
+    /// # Errors
+    /// It is behind the end of the archive, which is then where the next header would be.
+    fn data_end(&mut self, block: &Block, data_at: u64, overrides: &Overrides) -> Result<u64> {
         let header_at = data_at.saturating_sub(BLOCK);
         let len = size(block, header_at, overrides)?;
         let end = len
             .checked_next_multiple_of(BLOCK)
             .and_then(|len| data_at.checked_add(len));
         end.filter(|&end| end <= self.window.size).ok_or_else(|| {
+            self.next = Some(self.window.size);
             let what = "tar entry runs past the end of the archive";
             Corrupt {
                 what,
@@ -216,12 +299,15 @@ impl Scan<'_> {
             Some(path) => path,
             None => header_path(block).into(),
         };
+        self.path = self.skips.then(|| path.to_vec());
         let link_target = overrides.link_target.take();
         let link_target = link_target
             .as_deref()
             .unwrap_or(header::text(&block[157..257]));
         let data_at = after(at);
-
+        if matches!(block[156], b'1'..=b'6') {
+            self.next = Some(data_at);
+        }
         let kind = match block[156] {
             b'0' | 0 if path.last() == Some(&b'/') => FileKind::Directory,
             b'0' | 0 | b'7' | b'S' => FileKind::Regular,
@@ -236,6 +322,7 @@ impl Scan<'_> {
             b'6' => FileKind::Fifo,
             b'M' => return Err(Error::Unsupported("multi-volume tar archives")),
             got => {
+                self.next = Some(self.data_end(block, data_at, &overrides)?);
                 let what = "tar entry has an unknown type";
                 return Err(Corrupt {
                     what,
@@ -264,6 +351,7 @@ impl Scan<'_> {
         if overrides.has_acl {
             self.notes.acls_not_read = self.notes.acls_not_read.saturating_add(1);
         }
+        self.next = Some(next);
         let permissions = low_bits(header::number(&block[100..108], at)?) & 0o7777;
         let metadata = Metadata {
             uid: field_or(overrides.uid, &block[108..116], at)?,
@@ -324,11 +412,11 @@ impl Scan<'_> {
                 more = block[ustar::GNU_MORE_IS_EXTENDED] != 0;
                 data_at = after(data_at);
             }
-            let next = self.data_end(block, data_at, overrides)?;
+            let next = self.content_end(block, data_at, overrides)?;
             let content = self.sparse(map.into_iter(), real_size, stored_len, at, data_at)?;
             return Ok((content, real_size, next));
         }
-        let next = self.data_end(block, data_at, overrides)?;
+        let next = self.content_end(block, data_at, overrides)?;
         match (sparse.major, sparse.minor, sparse.real_size) {
             (None, None, None) if !sparse.has_map => {
                 let content = if stored_len == 0 {
@@ -363,6 +451,21 @@ impl Scan<'_> {
                 .into())
             }
         }
+    }
+
+    /// As [`Scan::data_end`]; where members are left out, the last file of an archive that is cut
+    /// off stays, and reading it fails where it ends.
+    fn content_end(&mut self, block: &Block, data_at: u64, overrides: &Overrides) -> Result<u64> {
+        let end = match self.data_end(block, data_at, overrides) {
+            Err(error) if self.skips && self.next.is_some() => {
+                let path = self.path.as_deref().unwrap_or_default();
+                self.faults.push(error.in_file("read", path));
+                self.window.size
+            }
+            end => end?,
+        };
+        self.next = Some(end);
+        Ok(end)
     }
 
     /// The map of PAX sparse format 1.0, which is stored before the data: the number of fragments,
@@ -507,11 +610,8 @@ impl Scan<'_> {
 
     /// Makes `name` in `parent` a name of a file. A file that had this name loses it.
     fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, at: u64) -> Result<()> {
-        let Some(old) = self.tree.link(parent, name, ino)? else {
-            return Ok(());
-        };
-        self.notes.replaced = self.notes.replaced.saturating_add(1);
-        if matches!(self.tree.is_empty(old), Ok(false)) {
+        let old = self.tree.find(parent, name)?;
+        if old.is_some_and(|(old, _)| matches!(self.tree.is_empty(old), Ok(false))) {
             let what = "tar entry replaces a directory that has files";
             return Err(Corrupt {
                 what,
@@ -519,6 +619,9 @@ impl Scan<'_> {
                 got: to_u64(name.len()),
             }
             .into());
+        }
+        if self.tree.link(parent, name, ino)?.is_some() {
+            self.notes.replaced = self.notes.replaced.saturating_add(1);
         }
         Ok(())
     }

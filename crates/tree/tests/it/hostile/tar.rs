@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use testkit::{Rng, TempDir, cases};
-use tree::tar::{Notes, Tar};
+use tree::tar::{Notes, Tar, TarOptions};
 use tree::{
     Corrupt, Error, ExtentKind, FileKind, FileSystem, Inventory, Limits, NoProgress, Parallel,
     ReadAt,
@@ -138,6 +138,8 @@ fn content(tar: &Tar, path: &str) -> Vec<u8> {
 
 #[test]
 fn every_cut_is_noticed_and_its_place_told() {
+    // Between members, an archive is read, and said to have no end.
+    const BETWEEN: [usize; 3] = [1024, 3584, 4096];
     let whole = archive([
         file("a", b"content"),
         pax(&[("path", b"a long path"), ("SCHILY.xattr.user.a", b"b")]),
@@ -147,11 +149,17 @@ fn every_cut_is_noticed_and_its_place_told() {
     assert!(open(whole.clone()).is_ok());
     let end = whole.len() - 1024;
     for len in 0..end + 512 {
+        if BETWEEN.contains(&len) {
+            let tar = open(whole[..len].to_vec()).unwrap();
+            assert_eq!(tar.notes().no_end_at, Some(len as u64));
+            continue;
+        }
         let cut = corrupt(whole[..len].to_vec());
         assert!(cut.at <= len as u64, "{len}: {cut}");
     }
     // Half an end marker is enough: nothing is missing.
-    assert!(open(whole[..end + 512].to_vec()).is_ok());
+    let half = open(whole[..end + 512].to_vec()).unwrap();
+    assert_eq!(half.notes().no_end_at, None);
 }
 
 #[test]
@@ -735,4 +743,93 @@ fn a_stream_that_fails_gives_its_error() {
     assert_eq!(&*path, missing.as_os_str().as_encoded_bytes());
     assert!(matches!(*error, Error::Io(_)));
     assert_eq!(ReadAt::size(&vec![0u8; 3]).unwrap(), 3);
+}
+
+/// Opens an archive without the members that cannot be read.
+fn kept(bytes: Vec<u8>) -> (Vec<String>, Vec<String>) {
+    let options = TarOptions {
+        skip_damaged: true,
+        ..TarOptions::default()
+    };
+    let tar = Tar::open_with(Box::new(bytes), Limits::default(), options).unwrap();
+    let all = read_all(&tar).unwrap();
+    let names = all.into_iter().map(|(path, ..)| path).collect();
+    (
+        names,
+        tar.faults().iter().map(ToString::to_string).collect(),
+    )
+}
+
+#[test]
+fn whole_members_are_kept_around_odd_ones() {
+    let odd = [
+        vec![file("x/../y", b"?")],
+        vec![file("link/below", b"?")],
+        vec![entry(b'2', "no-target", "", b"")],
+        vec![entry(b'1', "hard", "missing", b"")],
+        vec![entry(b'q', "unknown", "", b"some content")],
+        vec![pax(&[("mtime", b"1x")]), file("time", b"?")],
+        vec![pax(&[("path", b"a/../b")]), file("renamed", b"?")],
+        vec![file("d", b"replaces a directory that has files")],
+    ];
+    for (number, odd) in odd.into_iter().enumerate() {
+        let before = archive([
+            file("a", b"first"),
+            entry(b'2', "link", "a", b""),
+            file("d/in", b"second"),
+        ]);
+        let before = &before[..before.len() - 1024];
+        let at = before.len() as u64;
+        let bytes = [
+            before,
+            &archive(odd.into_iter().chain([file("z", b"last")])),
+        ]
+        .concat();
+        corrupt(bytes.clone());
+        let (names, faults) = kept(bytes);
+        let names: Vec<&str> = names
+            .iter()
+            .map(String::as_str)
+            .filter(|it| !it.is_empty())
+            .collect();
+        assert_eq!(names, ["a", "d", "d/in", "link", "z"], "{number}");
+        let [fault] = &faults[..] else {
+            panic!("{number}: {faults:?}")
+        };
+        let near = (at..=at + 2048).any(|at| fault.contains(&format!("at byte {at:#x}")));
+        assert!(near, "{number}: {fault}");
+    }
+}
+
+#[test]
+fn members_after_a_damaged_header_are_found_again() {
+    let mut bytes = archive([file("a", b"1"), file("b", &[b'x'; 3000]), file("c", b"3")]);
+    bytes[1024 + 10] ^= 1;
+    let (names, faults) = kept(bytes);
+    assert_eq!(names[names.len() - 2..], ["a", "c"]);
+    assert_eq!(faults.len(), 1);
+    assert!(
+        faults[0].contains("wrong checksum") && faults[0].contains("byte 0x400"),
+        "{faults:?}"
+    );
+}
+
+#[test]
+fn a_member_that_is_cut_off_can_be_read_as_far_as_it_goes() {
+    let whole = archive([file("a", b"1"), file("b", &[b'x'; 3000])]);
+    let cut = whole[..1024 + 512 + 1000].to_vec();
+    let options = TarOptions {
+        skip_damaged: true,
+        ..TarOptions::default()
+    };
+    let tar = Tar::open_with(Box::new(cut), Limits::default(), options).unwrap();
+    assert_eq!(tar.faults().len(), 1, "{:?}", tar.faults());
+    let ino = tar.lookup(tar.root(), b"b").unwrap().ino;
+    assert_eq!(tar.metadata(ino).unwrap().size, 3000);
+    assert_eq!(tar.extents(ino, 0).unwrap()[0].len, 1000);
+    assert!(tar.extents(ino, 1000).is_err());
+    let mut content = [0; 1000];
+    assert_eq!(tar.read_at(ino, 0, &mut content).unwrap(), 1000);
+    assert_eq!(content, [b'x'; 1000]);
+    assert!(tar.read_at(ino, 1, &mut content).is_err());
 }
