@@ -91,6 +91,15 @@ pub(crate) fn deny(report: &mut Report, _: &[String]) {
     });
 }
 
+/// The workflows have no mistake that actionlint knows.
+pub(crate) fn workflows(report: &mut Report) {
+    report.step("actionlint", || match tools::actionlint() {
+        Ok(mut actionlint) => run(&mut actionlint),
+        Err(reason) if is_ci() => Outcome::failed(reason),
+        Err(reason) => Outcome::skipped(reason),
+    });
+}
+
 /// The documentation is built, and its links lead somewhere.
 pub(crate) fn documentation() -> Outcome {
     run(cargo(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))

@@ -17,13 +17,14 @@ const TEST_SECONDS_MAX: u64 = 1200;
 /// with `testkit::cases`, and a campaign tries all of it. Times decide no test, so a step that is
 /// over its share is only marked.
 const SHARES: &[(&str, u64)] = &[
-    ("tools", 60),
+    ("tools", 52),
     ("rustfmt and clippy", 10),
     ("format", 5),
     ("tidy", 5),
     ("clippy", 90),
     ("documentation", 30),
     ("cargo-deny", 85),
+    ("actionlint", 10),
     ("build", 185),
     ("crates/xxhash", 5),
     ("crates/lzo", 10),
@@ -100,6 +101,7 @@ pub(crate) fn test(report: &mut Report, _: &[String]) {
     check::style(report);
     report.step("documentation", check::documentation);
     check::deny(report, &[]);
+    check::workflows(report);
     let mut binaries = Vec::new();
     report.step("build", || build(&["--workspace"], &mut binaries));
     let members = match tidy::members(&root()) {

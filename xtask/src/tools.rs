@@ -14,6 +14,8 @@ use crate::{is_ci, root};
 /// Where administrators' programs lie when an ordinary user's `PATH` leaves them out.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
+/// The version of actionlint that runs here.
+const ACTIONLINT: &str = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7";
 /// The version of cargo-deny that is installed where there is none.
 const CARGO_DENY: &str = "0.20.2";
 
@@ -135,7 +137,30 @@ pub(crate) fn cargo_deny() -> Result<Command, String> {
     Ok(command)
 }
 
-/// Where cargo puts what it builds.
+/// actionlint, from where it is installed, or built by Go into the target directory.
+pub(crate) fn actionlint() -> Result<Command, String> {
+    let mut command = Command::new("actionlint");
+    if !succeeds(Command::new("actionlint").arg("-version")) {
+        let folder = target_dir().join("tools/bin");
+        let program = folder.join("actionlint");
+        if !program.is_file() {
+            if !succeeds(Command::new("go").arg("version")) {
+                return Err("needs actionlint, or Go to build it".to_owned());
+            }
+            let mut install = Command::new("go");
+            install.args(["install", ACTIONLINT]).env("GOBIN", &folder);
+            println!("installing: {}", line_of(&install));
+            if let Some(reason) = run(&mut install).failed.into_iter().next() {
+                return Err(reason);
+            }
+        }
+        command = Command::new(program);
+    }
+    command.current_dir(root()).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// The directory for build output of cargo.
 pub(crate) fn target_dir() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
