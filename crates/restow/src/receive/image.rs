@@ -469,6 +469,11 @@ impl ExistingImage {
                 candidates.push((own.id, state));
             }
         }
+        if candidates.is_empty() {
+            refuse!(
+                "no subvolume of the image has the UUID or received UUID of the parent or clone source; receive it first"
+            );
+        }
         Ok(ParentState::choose(candidates, uuid, ctransid)?)
     }
 
