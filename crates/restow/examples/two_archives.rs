@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use restow::{CopyOptions, CopySummary, Progress};
+use tree::edit::Selection;
 
 /// Shows how many of the expected bytes were read.
 #[derive(Default)]
@@ -35,7 +36,7 @@ pub(crate) fn build(
     to: &Path,
 ) -> restow::Result<CopySummary> {
     let second = restow::open(second)?;
-    let (both, _) = restow::open(first)?.join(b"", vec![(second, at)])?;
+    let (both, _) = restow::open(first)?.join(b"", vec![(second, at)], Selection::default())?;
     restow::copy(both, to, &CopyOptions::default(), &Percent::default())
 }
 

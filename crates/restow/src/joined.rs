@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tree::edit::{Edited, Edits, Selection};
 use tree::{FileKind, FileSystem, Graft, HostDir, Joined, is_valid_name};
 
 use crate::error::refuse;
 use crate::{Result, SourceTree, text};
 
 impl SourceTree {
-    /// A view of the source below the directory `at`, with others, each below its directory. Of
-    /// files in several, the last counts.
+    /// A view of the source below the directory `at`, with others, each below its directory. The
+    /// paths of the selection are those of each source. Of files in several, the last counts.
     ///
     /// # Errors
     /// A directory is not a path.
@@ -18,15 +19,18 @@ impl SourceTree {
         self,
         at: &[u8],
         others: Vec<(SourceTree, &[u8])>,
+        selection: Selection,
     ) -> Result<(SourceTree, Arc<Joined>)> {
-        let mut grafts = vec![graft(self.tree(), names(at)?)];
+        let mut grafts = vec![graft(&selected(&self, &selection)?, names(at)?)];
         let mut sources = Vec::new();
         for (source, at) in others {
-            grafts.push(graft(source.tree(), names(at)?));
+            grafts.push(graft(&selected(&source, &selection)?, names(at)?));
             sources.push(source);
         }
         let joined = Arc::new(Joined::new(grafts)?);
-        Ok((self.joined(Arc::<Joined>::clone(&joined), sources), joined))
+        let mut source = self.joined(Arc::<Joined>::clone(&joined), sources);
+        source.selection = selection;
+        Ok((source, joined))
     }
 
     /// A file of the source as a tree in which it has another name.
@@ -60,6 +64,18 @@ impl SourceTree {
             None => refuse!("SRC is not a regular file"),
         }
     }
+}
+
+/// The selected files of a source.
+fn selected(source: &SourceTree, selection: &Selection) -> Result<Arc<dyn FileSystem>> {
+    if selection.only.is_empty() && selection.exclude.is_empty() {
+        return Ok(Arc::clone(source.tree()));
+    }
+    let edits = Edits {
+        selection: selection.clone(),
+        ..Edits::default()
+    };
+    Ok(Arc::new(Edited::new(Arc::clone(source.tree()), edits)?))
 }
 
 fn graft(tree: &Arc<dyn FileSystem>, path: Vec<Box<[u8]>>) -> Graft {

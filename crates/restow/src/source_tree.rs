@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use btrfs::{Btrfs, Subvolume, object};
 use squashfs::Squashfs;
+use tree::edit::Selection;
 use tree::{ByPath, DirEntry, FileSystem, HostDir, HostTimes};
 
 use crate::error::{During, refuse};
@@ -25,6 +26,8 @@ pub struct SourceTree {
     one_file_system: bool,
     notes: Vec<SourceNote>,
     lost: Vec<SourceNote>,
+    /// The files that were selected where several sources were joined.
+    pub(crate) selection: Selection,
 }
 
 /// The container of a source, as far as it offers more than a tree.
@@ -131,6 +134,7 @@ impl SourceTree {
             one_file_system: false,
             notes: Vec::new(),
             lost: Vec::new(),
+            selection: Selection::default(),
         }
     }
 

@@ -62,8 +62,8 @@ pub(crate) struct Copy {
     /// Where to write the tree; `-` is standard output
     pub(crate) dst: PathBuf,
 
-    /// Copy only these files and directories: paths in SRC, or patterns as for --exclude [default:
-    /// everything]
+    /// Copy only these files and directories, with the directories above them: paths in SRC (or a
+    /// SRC2 of --with), or patterns as for --exclude [default: everything]
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
 

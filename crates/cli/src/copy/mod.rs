@@ -8,6 +8,7 @@ mod words;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use clap::ArgMatches;
 use restow::{
     Address, CopyJob, CopyNote, CopyOptions, CopySummary, Error, Format, SourceNote, SourceTree,
 };
-use tree::edit::{Edited, Patterns};
+use tree::edit::{Edits, Patterns, Selection};
 use tree::json::Object;
-use tree::{Inventory, Joined, KeptCount};
+use tree::{Joined, KeptCount};
 
 use crate::bar::Bar;
 use crate::message::{self, tell};
@@ -89,14 +90,16 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     refuse_before_reading(&address.path, args, format)?;
     if format == Format::File {
         let source = only_file(args)?;
-        let summary = copy_tree(args, format, &source, &options, &[])?;
+        let edits = args.edits.edits(&[])?;
+        let summary = copy_tree(args, format, &source, &options, edits)?;
         return report(args, format, &source, &summary, start);
     }
     // A btrfs image becomes one with all its subvolumes, not only with those below the default one.
     let source = args.source().open(&address, format == Format::Btrfs)?;
     let source = source.for_format(format, &args.dst, &options)?;
-    let (source, joined) = join(source, args)?;
-    let summary = copy_tree(args, format, &source, &options, &args.paths)?;
+    let mut edits = args.edits.edits(&args.paths)?;
+    let (source, joined) = join(source, args, edits.as_mut())?;
+    let summary = copy_tree(args, format, &source, &options, edits)?;
     if let Some(count) = joined
         .map(|joined| joined.replaced())
         .filter(|&count| count > 0)
@@ -111,8 +114,12 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
 }
 
 /// The source with those of `--with`, each where it belongs; and the view that joins them, if there
-/// is one.
-fn join(source: SourceTree, args: &Copy) -> Result<(SourceTree, Option<Arc<Joined>>)> {
+/// is one. It takes the selection out of the edits.
+fn join(
+    source: SourceTree,
+    args: &Copy,
+    edits: Option<&mut Edits>,
+) -> Result<(SourceTree, Option<Arc<Joined>>)> {
     if args.with.is_empty() && args.root_becomes.is_none() {
         return Ok((source, None));
     }
@@ -122,7 +129,9 @@ fn join(source: SourceTree, args: &Copy) -> Result<(SourceTree, Option<Arc<Joine
         let (path, at) = split(words);
         others.push((open_further(args, &path)?, at));
     }
-    let (source, joined) = source.join(root.unwrap_or_default(), others)?;
+    let selection: Option<Selection> = edits.map(|edits| mem::take(&mut edits.selection));
+    let selection = selection.unwrap_or_default();
+    let (source, joined) = source.join(root.unwrap_or_default(), others, selection)?;
     Ok((source, Some(joined)))
 }
 
@@ -161,7 +170,7 @@ fn copy_tree(
     format: Format,
     source: &SourceTree,
     options: &CopyOptions,
-    paths: &[OsString],
+    edits: Option<Edits>,
 ) -> Result<CopySummary> {
     // A directory may share the data with its copy, which then is not read.
     let decompressed = SourceNote::Decompressed;
@@ -169,14 +178,11 @@ fn copy_tree(
     for note in source.notes().iter().filter(is_known).chain(source.lost()) {
         tell(&format!("{}: {note}", source.name()));
     }
-    let edits = args.edits.edits(paths)?;
     // A list of files takes the place of the bar.
     let bar = Bar::new("copied", args.quiet || args.verbose);
     let copied = CopyJob::with(source, (&args.dst, format), edits, options, |job| {
         let inventory = job.inventory();
-        if let Some(edited) = job.edited() {
-            warn_of_excluded(args, edited, inventory);
-        }
+        warn_of_excluded(args, job);
         if let Some(list) = &options.priorities {
             args.squashfs.warn_of_unlisted(list, inventory);
         }
@@ -215,8 +221,9 @@ fn copy_tree(
 
 /// Names the patterns of `--exclude` that match nothing, and those that match only in the root
 /// although they are wildcards and would match elsewhere, too.
-fn warn_of_excluded(args: &Copy, edited: &Edited, inventory: &Inventory<'_>) {
-    let unmatched: Vec<&[u8]> = edited.unmatched_exclude().collect();
+fn warn_of_excluded(args: &Copy, job: &CopyJob<'_>) {
+    let inventory = job.inventory();
+    let unmatched: Vec<&[u8]> = job.unmatched_exclude().collect();
     let in_root: Vec<&[u8]> = args.edits.excluded_in_root().collect();
     let anywhere = in_root.iter().map(|pattern| [b"**/", *pattern].concat());
     let anywhere: Vec<_> = anywhere.map(|pattern| Patterns::new([pattern])).collect();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use tree::Time;
-use tree::edit::{Addition, Edits, IdMap, ModeChange, Patterns};
+use tree::edit::{Addition, Edits, IdMap, ModeChange, Patterns, Selection};
 
 use super::moment::seconds;
 use super::owner::{group, user};
@@ -20,9 +20,9 @@ use crate::text;
 pub(crate) struct EditArgs {
     /// Leave out files that match PATTERN, and everything in matching directories (repeatable)
     ///
-    /// A pattern matches a whole path in SRC: `*.o` matches files in the root, `**/*.o` and `...
-    /// *.o` match files in all directories. `*` and `?` do not match slashes. `[a-z]`, `[!a-z]`,
-    /// `{a,b}` and `\` work as in a shell.
+    /// A pattern matches a whole path in SRC, or in a SRC2 of --with: `*.o` matches files in the
+    /// root, `**/*.o` and `... *.o` match files in all directories. `*` and `?` do not match
+    /// slashes. `[a-z]`, `[!a-z]`, `{a,b}` and `\` work as in a shell.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
 
@@ -149,8 +149,10 @@ impl EditArgs {
             return Ok(None);
         }
         Ok(Some(Edits {
-            only: patterns(paths),
-            exclude: Patterns::new(exclude),
+            selection: Selection {
+                only: patterns(paths).into(),
+                exclude: Patterns::new(exclude).into(),
+            },
             uid_maps: self.map_uids.clone(),
             gid_maps: self.map_gids.clone(),
             uid: self.uid.or(root),

@@ -89,6 +89,91 @@ fn a_source_goes_where_its_path_says() {
     );
 }
 
+#[test]
+fn paths_and_exclude_are_paths_of_each_source_wherever_it_goes() {
+    let dir = sources();
+    ok(&dir, "copy -q a x.tar d --root-becomes opt --exclude d/y");
+    assert_eq!(ok(&dir, "ls -R x.tar").0, "opt\nopt/d\nopt/d/x\n");
+    let (_, words) = ok(
+        &dir,
+        "copy a y.tar d both --root-becomes opt/a --with b=opt/b --exclude d/y --exclude opt/a/d",
+    );
+    let list = "opt\nopt/a\nopt/a/both\nopt/a/d\nopt/a/d/x\n\
+                opt/b\nopt/b/both\nopt/b/d\nopt/b/d/y2\n";
+    assert_eq!(ok(&dir, "ls -R y.tar").0, list);
+    assert!(
+        words.contains("nothing matches --exclude opt/a/d\n"),
+        "{words}"
+    );
+    assert!(!words.contains("--exclude d/y"), "{words}");
+    // One source is enough; a path in none is an error, and nothing is written.
+    ok(&dir, "copy -q a z.tar only-a --with b=b");
+    assert_eq!(ok(&dir, "ls -R z.tar").0, "b\nonly-a\n");
+    let args = ["copy", "a", "w.tar", "b/both", "--with", "b=b"];
+    let (code, _, words) = run_in(dir.path(), args);
+    assert_eq!(code, 2);
+    assert!(
+        words.contains("b/both in a with b does not exist"),
+        "{words}"
+    );
+    assert!(!names(dir.path()).contains(&"w.tar".to_owned()));
+}
+
+/// The judge is the shell of the patterns' own words: `find`, which matches whole paths.
+#[test]
+fn patterns_select_the_files_that_find_selects() {
+    let dir = TempDir::new();
+    for path in [
+        "x.o",
+        "y.c",
+        "a/b/z.o",
+        "a/b/z.c",
+        "a/x.o",
+        "none/y.c",
+        "usr/README",
+        "usr/local/bin/tool",
+        "usr/local/lib/l.o",
+        "usr/bin",
+        "etc/fstab",
+    ] {
+        fs::create_dir_all(dir.join("s").join(path).parent().unwrap()).unwrap();
+        fs::write(dir.join("s").join(path), path).unwrap();
+    }
+    let source = dir.join("s");
+    for (number, (pattern, regex)) in [
+        ("*.o", "[^/]*\\.o"),
+        ("**/*.o", ".*\\.o"),
+        ("... *.o", ".*\\.o"),
+        ("usr/*/bin", "usr/[^/]*/bin(/.*)?"),
+        ("{etc,usr/local/lib}/*", "(etc|usr/local/lib)/[^/]*"),
+        ("**/{bin,x.o}", "(.*/)?(bin|x\\.o)(/.*)?"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let dst = dir.join(format!("d{number}"));
+        let found = |dir: &std::path::Path, regex: &str| {
+            let mut find = std::process::Command::new("find");
+            find.current_dir(dir)
+                .args([".", "-regextype", "posix-extended", "-type", "f"]);
+            let out = find
+                .args(["-regex", &format!("\\./({regex})")])
+                .output()
+                .unwrap();
+            let words = String::from_utf8(out.stdout).unwrap();
+            let mut lines: Vec<String> = words.lines().map(str::to_owned).collect();
+            lines.sort_unstable();
+            lines
+        };
+        let args = ["copy", "-q", "s", dst.to_str().unwrap(), pattern];
+        assert_eq!(run_in(dir.path(), args).0, 0, "{pattern}");
+        let expected = found(&source, regex);
+        assert!(!expected.is_empty());
+        assert_eq!(found(&dst, ".*"), expected, "{pattern}");
+        assert!(!dst.join("none").exists(), "{pattern}");
+    }
+}
+
 /// Kept blocks stay kept, although they come from two images.
 #[test]
 fn encoded_data_passes_through_a_joined_tree() {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use tree::edit::{Edited, Edits};
+use tree::edit::{Edited, Edits, Selection};
 use tree::rescue::{Loss, Rescue};
 use tree::{FileKind, FileSystem, Inventory, Output};
 
@@ -17,7 +17,7 @@ use crate::{Error, Result, SourceTree, text};
 /// A copy whose source is listed, before anything is written.
 pub struct CopyJob<'a> {
     pub(super) source: &'a SourceTree,
-    edited: Option<&'a Edited>,
+    selections: [Selection; 2],
     /// The view without the files that cannot be read.
     rescue: Option<&'a Rescue<'a>>,
     pub(super) inventory: Inventory<'a>,
@@ -59,6 +59,8 @@ impl<'a> CopyJob<'a> {
         create: &(dyn Fn() -> tree::Result<Output> + Sync),
         run: impl FnOnce(&CopyJob<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        let selection = edits.as_ref().map(|edits| edits.selection.clone());
+        let selections = [source.selection.clone(), selection.unwrap_or_default()];
         let edited = edits.map(|edits| Edited::new(Arc::clone(source.tree()), edits));
         let edited = edited.transpose().map_err(Error::from)?;
         let tree: &dyn FileSystem = edited.as_ref().map_or(&**source.tree(), |edited| edited);
@@ -67,14 +69,14 @@ impl<'a> CopyJob<'a> {
         let tree = rescue.map_or(tree, |rescue| rescue);
         let inventory = Inventory::of(tree, &options.limits);
         let inventory = inventory.map_err(|error| source.name_error(error))?;
-        let unmatched = edited.as_ref().and_then(|it| it.unmatched_only().next());
+        let unmatched = selections.iter().find_map(|it| it.only.unmatched().next());
         if let Some(path) = unmatched {
             let path = source.path_name(path);
             return Err(Error::refused(format!("{path} does not exist")).into());
         }
         run(&CopyJob {
             source,
-            edited: edited.as_ref(),
+            selections,
             rescue,
             inventory,
             dst,
@@ -89,9 +91,9 @@ impl<'a> CopyJob<'a> {
         &self.inventory
     }
 
-    /// The tree with its edits, if there are any.
-    pub fn edited(&self) -> Option<&Edited> {
-        self.edited
+    /// The patterns of files to leave out that have matched nothing in any source.
+    pub fn unmatched_exclude(&self) -> impl Iterator<Item = &[u8]> {
+        self.selections.iter().flat_map(|it| it.exclude.unmatched())
     }
 
     /// A verb and the destination, for errors.

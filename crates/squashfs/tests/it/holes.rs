@@ -149,7 +149,10 @@ fn a_small_image_that_claims_petabytes_of_holes_costs_what_it_stores() {
     took("a check");
 
     let sound = tree::edit::Edits {
-        exclude: tree::edit::Patterns::new(["claimed"]),
+        selection: tree::edit::Selection {
+            exclude: tree::edit::Patterns::new(["claimed"]).into(),
+            ..Default::default()
+        },
         ..tree::edit::Edits::default()
     };
     let fs = tree::edit::Edited::new(Arc::new(image), sound).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use testkit::{MemoryFs, TempDir};
-use tree::edit::{Addition, Edited, Edits, IdMap, ModeChange, Patterns, Priorities};
+use tree::edit::{Addition, Edited, Edits, IdMap, ModeChange, Patterns, Priorities, Selection};
 use tree::{Error, FileSystem, Inventory, Limits, Result, Time};
 
 fn source() -> MemoryFs {
@@ -27,6 +27,20 @@ fn source() -> MemoryFs {
 
 fn edited(edits: Edits) -> Result<Edited> {
     Edited::new(Arc::new(source()), edits)
+}
+
+fn only(patterns: Patterns) -> Selection {
+    Selection {
+        only: patterns.into(),
+        ..Selection::default()
+    }
+}
+
+fn exclude(patterns: Patterns) -> Selection {
+    Selection {
+        exclude: patterns.into(),
+        ..Selection::default()
+    }
 }
 
 /// All paths with permissions, owners and attributes.
@@ -67,17 +81,17 @@ fn additions(list: &str) -> Vec<Addition> {
 
 #[test]
 fn what_is_left_out_is_left_out_with_all_below_it() {
-    let exclude = |patterns: &[&str]| {
+    let excluding = |patterns: &[&str]| {
         let edits = Edits {
-            exclude: Patterns::new(patterns),
+            selection: exclude(Patterns::new(patterns)),
             ..Edits::default()
         };
-        let fs = edited(edits).unwrap();
-        let paths = paths(&fs);
-        (paths, fs.unmatched_exclude().count())
+        let excluded = Arc::clone(&edits.selection.exclude);
+        let paths = paths(&edited(edits).unwrap());
+        (paths, excluded.unmatched().count())
     };
     assert_eq!(
-        exclude(&["... *.o", "usr/bin"]),
+        excluding(&["... *.o", "usr/bin"]),
         (
             ["", "link", "usr", "usr/lib", "usr/same"]
                 .map(String::from)
@@ -85,19 +99,36 @@ fn what_is_left_out_is_left_out_with_all_below_it() {
             0
         )
     );
-    assert_eq!(exclude(&["*.o", "bin"]).0.len(), 8);
-    assert_eq!(exclude(&["nothing"]).1, 1);
+    assert_eq!(excluding(&["*.o", "bin"]).0.len(), 8);
+    assert_eq!(excluding(&["nothing"]).1, 1);
     let edits = Edits {
-        only: Patterns::new(["usr/l*/x.o", "link"]),
+        selection: only(Patterns::new(["usr/l*/x.o", "link"])),
         ..Edits::default()
     };
     assert_eq!(
         paths(&edited(edits).unwrap()),
         ["", "link", "usr", "usr/lib", "usr/lib/x.o"]
     );
+    for (pattern, selected) in [
+        ("*.o", &["", "y.o"][..]),
+        ("... *.o", &["", "usr", "usr/lib", "usr/lib/x.o", "y.o"]),
+        ("**/*.o", &["", "usr", "usr/lib", "usr/lib/x.o", "y.o"]),
+        ("usr/*/t*", &["", "usr", "usr/bin", "usr/bin/tool"]),
+        (
+            "{usr/lib,y.o}",
+            &["", "usr", "usr/lib", "usr/lib/x.o", "y.o"],
+        ),
+        ("usr/*/none", &[""]),
+    ] {
+        let edits = Edits {
+            selection: only(Patterns::new([pattern])),
+            ..Edits::default()
+        };
+        assert_eq!(paths(&edited(edits).unwrap()), selected, "{pattern}");
+    }
     // Excluded files cannot be looked up either.
     let edits = Edits {
-        exclude: Patterns::new(["usr/bin"]),
+        selection: exclude(Patterns::new(["usr/bin"])),
         ..Edits::default()
     };
     let fs = edited(edits).unwrap();
@@ -160,7 +191,7 @@ fn files_are_added_and_replaced() {
         host.display()
     );
     let edits = Edits {
-        exclude: Patterns::new(["usr/bin"]),
+        selection: exclude(Patterns::new(["usr/bin"])),
         additions: additions(&list),
         ..Edits::default()
     };
@@ -214,7 +245,7 @@ fn files_are_added_and_replaced() {
         "usr/bin/x i 644 0 0",
     ] {
         let edits = Edits {
-            exclude: Patterns::new(["usr/bin"]),
+            selection: exclude(Patterns::new(["usr/bin"])),
             additions: additions(wrong),
             ..Edits::default()
         };

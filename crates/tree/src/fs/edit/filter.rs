@@ -1,9 +1,10 @@
 //! The source tree without excluded files, and with the edits that apply to all files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Edits, IdMap};
+use super::pattern::Concern;
+use super::{Edits, IdMap, Selection};
 use crate::fs::{
     Checksum, DirEntry, Extent, FileKind, FileSystem, HostContent, Ino, Metadata, Storage, Xattr,
 };
@@ -15,6 +16,8 @@ pub(super) struct Filtered {
     pub(super) edits: Edits,
     /// The paths of the source's directories seen so far; empty if no pattern needs them.
     paths: Mutex<HashMap<Ino, Box<[u8]>>>,
+    /// Whether directories that no pattern of the selection matches have selected files below them.
+    leading: Mutex<HashMap<Ino, bool>>,
 }
 
 impl Filtered {
@@ -24,11 +27,13 @@ impl Filtered {
             source,
             edits,
             paths: Mutex::new(HashMap::from([(root, Box::default())])),
+            leading: Mutex::default(),
         }
     }
 
     fn needs_paths(&self) -> bool {
-        !self.edits.only.is_empty() || !self.edits.exclude.is_empty()
+        let Selection { only, exclude } = &self.edits.selection;
+        !only.is_empty() || !exclude.is_empty()
     }
 
     fn paths(&self) -> MutexGuard<'_, HashMap<Ino, Box<[u8]>>> {
@@ -51,14 +56,72 @@ impl Filtered {
     fn keeps(&self, path: &mut Vec<u8>, entry: &DirEntry) -> bool {
         let len = path.len();
         path.extend_from_slice(&entry.name);
-        let edits = &self.edits;
-        let keeps =
-            !edits.exclude.matches(path) && (edits.only.is_empty() || edits.only.concerns(path));
-        if keeps && entry.kind == FileKind::Directory {
+        let is_directory = entry.kind == FileKind::Directory;
+        let keeps = match self.concern(path) {
+            Concern::Nothing => false,
+            Concern::Below => is_directory && self.leads_to_selected(entry.ino, path),
+            Concern::Above | Concern::Whole => true,
+        };
+        if keeps && is_directory {
             self.paths().insert(entry.ino, path.as_slice().into());
         }
         path.truncate(len);
         keeps
+    }
+
+    /// How the selection relates to a path.
+    fn concern(&self, path: &[u8]) -> Concern {
+        let Selection { only, exclude } = &self.edits.selection;
+        if exclude.matches(path) {
+            Concern::Nothing
+        } else if only.is_empty() {
+            Concern::Above
+        } else {
+            only.concern(path)
+        }
+    }
+
+    /// Whether files below a directory are selected, or it cannot be known.
+    fn leads_to_selected(&self, dir: Ino, path: &[u8]) -> bool {
+        let known = || self.leading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&leads) = known().get(&dir) {
+            return leads;
+        }
+        let Ok(entries) = self.source.read_dir(dir) else {
+            return true; // The error is reported where the directory is listed.
+        };
+        // Directories of a hostile image can contain themselves.
+        let mut seen = HashSet::from([dir]);
+        let mut open = vec![(dir, path.to_vec(), entries.into_iter())];
+        let leads = 'search: loop {
+            let Some((_, path, entries)) = open.last_mut() else {
+                break false;
+            };
+            let Some(entry) = entries.next() else {
+                open.pop();
+                continue;
+            };
+            let path = [&path[..], b"/", &entry.name].concat();
+            match self.concern(&path) {
+                Concern::Above | Concern::Whole => break true,
+                Concern::Below if entry.kind == FileKind::Directory => {}
+                _ => continue,
+            }
+            match known().get(&entry.ino) {
+                Some(true) => break 'search true,
+                Some(false) => continue,
+                None if !seen.insert(entry.ino) => continue,
+                None => {}
+            }
+            match self.source.read_dir(entry.ino) {
+                Ok(entries) => open.push((entry.ino, path, entries.into_iter())),
+                Err(_) => break true,
+            }
+        };
+        let mut known = known();
+        known.extend(seen.into_iter().map(|dir| (dir, false)));
+        known.extend(open.into_iter().map(|(dir, ..)| (dir, true)));
+        leads
     }
 
     /// Removes excluded files from a listing.
@@ -155,8 +218,11 @@ impl FileSystem for Filtered {
         {
             errors.retain(|error| match error {
                 Error::File { path: name, .. } => {
-                    let (name, ino, kind) = (name.clone(), dir, FileKind::Regular);
-                    self.keeps(&mut path, &DirEntry { name, ino, kind })
+                    let len = path.len();
+                    path.extend_from_slice(name);
+                    let concern = self.concern(&path);
+                    path.truncate(len);
+                    concern != Concern::Nothing
                 }
                 _ => true,
             });

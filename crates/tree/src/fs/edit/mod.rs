@@ -34,14 +34,21 @@ pub struct IdMap {
     pub count: u32,
 }
 
+/// The files to take. Clones share the knowledge of which patterns have matched.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Include only matching files, with everything below them and the directories above them;
+    /// empty includes everything.
+    pub only: Arc<Patterns>,
+    /// Leave out matching files, with everything below them.
+    pub exclude: Arc<Patterns>,
+}
+
 /// The edits to make.
 #[derive(Debug, Default)]
 pub struct Edits {
-    /// Include only matching files, with everything below them and the directories above them;
-    /// empty includes everything.
-    pub only: Patterns,
-    /// Leave out matching files, with everything below them.
-    pub exclude: Patterns,
+    /// The files to include.
+    pub selection: Selection,
     /// Ranges of user IDs to map. The first range that contains an ID applies; an ID outside all
     /// ranges stays.
     pub uid_maps: Vec<IdMap>,
@@ -108,16 +115,6 @@ impl Edited {
                 .map_err(|error| error.in_file("add", &path))?;
         }
         Ok(edited)
-    }
-
-    /// The patterns of files to include that have matched nothing so far.
-    pub fn unmatched_only(&self) -> impl Iterator<Item = &[u8]> {
-        self.filtered.edits.only.unmatched()
-    }
-
-    /// The patterns of files to leave out that have matched nothing so far.
-    pub fn unmatched_exclude(&self) -> impl Iterator<Item = &[u8]> {
-        self.filtered.edits.exclude.unmatched()
     }
 
     fn add(&mut self, path: &[u8], what: Added) -> Result<()> {

@@ -17,12 +17,35 @@ pub struct Patterns(Vec<Pattern>);
 struct Pattern {
     /// The pattern as given.
     given: Box<[u8]>,
-    /// The pattern as matched.
-    glob: Box<[u8]>,
-    /// The pattern of each directory level.
-    levels: Vec<Box<[u8]>>,
+    /// The patterns that it stands for: one, or more if braces span directories.
+    alternatives: Vec<Vec<PatternLevel>>,
     has_matched: AtomicBool,
 }
+
+/// The part of a pattern between two slashes.
+#[derive(Debug)]
+enum PatternLevel {
+    /// `**`: any number of names; at the end of a pattern, at least one.
+    Names,
+    /// One name.
+    Name(Box<[u8]>),
+}
+
+/// How a pattern relates to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Concern {
+    /// It matches neither the path nor a path above or below it.
+    Nothing,
+    /// It can match a path below it.
+    Below,
+    /// It matches a directory above it.
+    Above,
+    /// It matches the path.
+    Whole,
+}
+
+/// Alternatives with slashes of one pattern; what has more of them matches nothing.
+const ALTERNATIVES_MAX: usize = 1024;
 
 impl Patterns {
     /// Parses patterns. An empty pattern matches only the root.
@@ -48,9 +71,10 @@ impl Patterns {
     /// The index of the last pattern that matches the whole path. All matching patterns are marked
     /// as used.
     pub(super) fn last_match(&self, path: &[u8]) -> Option<usize> {
+        let names = names(path);
         let mut last = None;
         for (index, pattern) in self.0.iter().enumerate() {
-            if glob_match(&*pattern.glob, path) {
+            if pattern.concern(&names) == Concern::Whole {
                 pattern.has_matched.store(true, Ordering::Relaxed);
                 last = Some(index);
             }
@@ -58,26 +82,19 @@ impl Patterns {
         last
     }
 
-    /// Whether a pattern matches the path or a directory above it, or could match a path below it.
-    pub(super) fn concerns(&self, path: &[u8]) -> bool {
-        let names: Vec<&[u8]> = path
-            .split(|&byte| byte == b'/')
-            .filter(|name| !name.is_empty())
-            .collect();
-        let mut concerned = false;
+    /// The closest relation of a pattern to the path. Patterns that match it or a directory above
+    /// it are marked as used.
+    pub(super) fn concern(&self, path: &[u8]) -> Concern {
+        let names = names(path);
+        let mut closest = Concern::Nothing;
         for pattern in &self.0 {
-            let mut levels = pattern.levels.iter();
-            let leads = names.iter().all(|name| match levels.next() {
-                Some(level) => glob_match(&**level, name),
-                None => true,
-            });
-            let has_ended = leads && names.len() >= pattern.levels.len();
-            if has_ended {
+            let concern = pattern.concern(&names);
+            if concern >= Concern::Above {
                 pattern.has_matched.store(true, Ordering::Relaxed);
             }
-            concerned |= leads;
+            closest = closest.max(concern);
         }
-        concerned
+        closest
     }
 
     /// The patterns that have matched nothing so far, as given.
@@ -90,40 +107,176 @@ impl Patterns {
     }
 }
 
+fn names(path: &[u8]) -> Vec<&[u8]> {
+    let names = path.split(|&byte| byte == b'/');
+    names.filter(|name| !name.is_empty()).collect()
+}
+
 impl Pattern {
     fn new(given: &[u8]) -> Pattern {
-        let (prefix, rest) = match given.strip_prefix(b"... ") {
-            Some(rest) => (&b"**/"[..], rest),
-            None => (&b""[..], given),
+        let (first, rest) = match given.strip_prefix(b"... ") {
+            Some(rest) => (Some(PatternLevel::Names), rest),
+            None => (None, given),
         };
-        let levels = rest
-            .split(|&byte| byte == b'/')
-            .filter(|level| !matches!(*level, b"" | b"."));
-        let levels: Vec<Box<[u8]>> = levels.map(Box::from).collect();
-        let mut glob = prefix.to_vec();
-        // A character that would negate the pattern is part of a name here.
-        if levels
-            .first()
-            .is_some_and(|level| level.first() == Some(&b'!'))
-            && prefix.is_empty()
-        {
-            glob.push(b'\\');
+        let mut expanded = Vec::new();
+        expand(rest, &mut expanded);
+        if expanded.len() > ALTERNATIVES_MAX {
+            expanded.clear();
         }
-        glob.extend(levels.join(&b'/'));
+        let mut alternatives: Vec<Vec<PatternLevel>> =
+            expanded.iter().map(|it| levels(it)).collect();
+        if first.is_some() {
+            let below = |levels: &mut Vec<PatternLevel>| levels.insert(0, PatternLevel::Names);
+            alternatives.iter_mut().for_each(below);
+        }
         Pattern {
             given: given.into(),
-            glob: glob.into(),
-            levels: levels.into_iter().map(not_negated).collect(),
+            alternatives,
             has_matched: AtomicBool::new(false),
+        }
+    }
+
+    fn concern(&self, names: &[&[u8]]) -> Concern {
+        let all = self.alternatives.iter().map(|it| concern(it, names));
+        all.max().unwrap_or(Concern::Nothing)
+    }
+}
+
+/// Follows a path through the levels of a pattern. `at` are the levels that the names so far can
+/// have led to, so that the time is bounded whatever the pattern and the path.
+fn concern(levels: &[PatternLevel], names: &[&[u8]]) -> Concern {
+    let end = levels.len();
+    let mut at = vec![false; end + 1];
+    let mut next = at.clone();
+    at[0] = true;
+    skip_directories(levels, &mut at);
+    let mut is_below_match = false;
+    for name in names {
+        is_below_match |= at[end];
+        next.fill(false);
+        for (level, _) in at.iter().enumerate().filter(|(_, is_at)| **is_at) {
+            match levels.get(level) {
+                Some(PatternLevel::Name(glob)) if glob_match(&**glob, name) => {
+                    next[level + 1] = true;
+                }
+                Some(PatternLevel::Names) => {
+                    next[level] = true;
+                    next[level + 1] = true;
+                }
+                _ => {}
+            }
+        }
+        skip_directories(levels, &mut next);
+        std::mem::swap(&mut at, &mut next);
+    }
+    if at[end] {
+        Concern::Whole
+    } else if is_below_match {
+        Concern::Above
+    } else if at.contains(&true) {
+        Concern::Below
+    } else {
+        Concern::Nothing
+    }
+}
+
+/// `**` stands for no directory, too, unless it is the last level.
+fn skip_directories(levels: &[PatternLevel], at: &mut [bool]) {
+    for (level, pattern) in levels.iter().enumerate() {
+        if at[level] && matches!(pattern, PatternLevel::Names) && level + 1 < levels.len() {
+            at[level + 1] = true;
         }
     }
 }
 
-fn not_negated(level: Box<[u8]>) -> Box<[u8]> {
-    match level.first() {
-        Some(b'!') => [b"\\", &*level].concat().into(),
-        _ => level,
+fn levels(pattern: &[u8]) -> Vec<PatternLevel> {
+    let levels = pattern
+        .split(|&byte| byte == b'/')
+        .filter(|level| !matches!(*level, b"" | b"."));
+    levels
+        .map(|level| match level {
+            b"**" => PatternLevel::Names,
+            // A character that would negate the pattern is part of a name here.
+            [b'!', ..] => PatternLevel::Name([b"\\", level].concat().into()),
+            _ => PatternLevel::Name(level.into()),
+        })
+        .collect()
+}
+
+/// Replaces braces that span directories, as in `{usr/bin,etc}`, by a pattern for each alternative.
+/// Others are part of a name.
+fn expand(pattern: &[u8], expanded: &mut Vec<Vec<u8>>) {
+    if expanded.len() > ALTERNATIVES_MAX {
+        return;
     }
+    let Some(braces) = SpanningBraces::first(pattern) else {
+        return expanded.push(pattern.to_vec());
+    };
+    for alternative in braces.alternatives {
+        expand(
+            &[braces.before, alternative, braces.after].concat(),
+            expanded,
+        );
+    }
+}
+
+/// Braces with a slash or `**` in them, and the pattern around them.
+struct SpanningBraces<'a> {
+    before: &'a [u8],
+    alternatives: Vec<&'a [u8]>,
+    after: &'a [u8],
+}
+
+impl SpanningBraces<'_> {
+    fn first(pattern: &[u8]) -> Option<SpanningBraces<'_>> {
+        let mut open = Vec::new();
+        let mut commas: Vec<(usize, usize)> = Vec::new();
+        let mut at = 0;
+        while at < pattern.len() {
+            match pattern[at] {
+                b'\\' => at += 1,
+                b'[' => at = end_of_class(pattern, at).unwrap_or(at),
+                b'{' => open.push(at),
+                b',' => commas.push((open.len(), at)),
+                b'}' => {
+                    let depth = open.len();
+                    let Some(start) = open.pop() else {
+                        at += 1;
+                        continue;
+                    };
+                    let inner = &pattern[start + 1..at];
+                    let spans = inner.contains(&b'/') || inner.windows(2).any(|two| two == b"**");
+                    if spans {
+                        let mut from = start + 1;
+                        let mut alternatives = Vec::new();
+                        for &(_, comma) in commas.iter().filter(|it| it.0 == depth && it.1 > start)
+                        {
+                            alternatives.push(&pattern[from..comma]);
+                            from = comma + 1;
+                        }
+                        alternatives.push(&pattern[from..at]);
+                        return Some(SpanningBraces {
+                            before: &pattern[..start],
+                            alternatives,
+                            after: &pattern[at + 1..],
+                        });
+                    }
+                    commas.retain(|(level, _)| *level < depth);
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+/// The place of the `]` that ends a class of characters.
+fn end_of_class(pattern: &[u8], start: usize) -> Option<usize> {
+    let negation = usize::from(matches!(pattern.get(start + 1), Some(b'!' | b'^')));
+    let first = start + 1 + negation;
+    let rest = pattern.get(first + 1..)?;
+    Some(first + 1 + rest.iter().position(|&byte| byte == b']')?)
 }
 
 #[cfg(test)]
@@ -159,21 +312,157 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_a_match_or_is_below_one_concerns() {
-        let patterns = Patterns::new(["usr/*/bin", "etc"]);
-        for path in [
-            "",
-            "usr",
-            "usr/local",
-            "usr/local/bin",
-            "usr/local/bin/x/y",
-            "etc/a",
+    fn a_path_is_matched_or_above_or_below_a_match() {
+        use Concern::{Above, Below, Nothing, Whole};
+        for (pattern, path, concern) in [
+            ("usr/*/bin", "usr", Below),
+            ("usr/*/bin", "usr/README", Below),
+            ("usr/*/bin", "usr/local/bin", Whole),
+            ("usr/*/bin", "usr/local/bin/x/y", Above),
+            ("usr/*/bin", "usr/local/lib", Nothing),
+            ("etc", "etcetera", Nothing),
+            ("... *.o", "a/b/c", Below),
+            ("... *.o", "a/b.o", Whole),
+            ("**/*.o", "a/b.o/c", Above),
+            ("a/**", "a", Below),
+            ("{usr/bin,etc}/x", "usr", Below),
+            ("{usr/bin,etc}/x", "etc/x", Whole),
+            ("{usr/{bin,lib},etc}", "usr/lib", Whole),
+            ("{a,b}c/d", "bc/d", Whole),
+            ("[{]/{a/b,c}", "{/c", Whole),
         ] {
-            assert!(patterns.concerns(path.as_bytes()), "{path}");
+            let patterns = Patterns::new([pattern]);
+            assert_eq!(
+                patterns.concern(path.as_bytes()),
+                concern,
+                "{pattern} {path}"
+            );
+            assert_eq!(patterns.unmatched().count() == 0, concern >= Above);
         }
-        for path in ["var", "usr/local/lib", "etcetera"] {
-            assert!(!patterns.concerns(path.as_bytes()), "{path}");
+        // Neither time nor memory is without bounds.
+        let patterns = Patterns::new(["{a/b,c/d}".repeat(30), "**/a/".repeat(2000)]);
+        assert_eq!(patterns.concern("a/".repeat(2000).as_bytes()), Whole);
+    }
+
+    #[test]
+    fn patterns_match_as_a_naive_matcher_of_whole_paths_and_fast_glob_do() {
+        let mut rng = testkit::Rng::new(32);
+        let mut names = vec![String::new()];
+        for _ in 0..2 {
+            let longer = names
+                .iter()
+                .flat_map(|it| ["a", "b", "."].map(|c| format!("{it}{c}")));
+            names = longer.chain(["a".into(), "b".into()]).collect();
         }
-        assert_eq!(patterns.unmatched().count(), 0);
+        names.retain(|name| name != "." && name != "..");
+        names.sort_unstable();
+        names.dedup();
+        for _ in 0..testkit::cases(3000) {
+            let pattern = random_pattern(&mut rng, 0);
+            let patterns = Patterns::new([&pattern]);
+            for _ in 0..40 {
+                let depth = 1 + rng.below(4);
+                let path: Vec<&str> = (0..depth)
+                    .map(|_| &*names[rng.below(names.len() as u64) as usize])
+                    .collect();
+                let prefixes: Vec<String> = (1..=path.len()).map(|n| path[..n].join("/")).collect();
+                let whole: Vec<bool> = (prefixes.iter())
+                    .map(|path| naive(pattern.as_bytes(), path.as_bytes(), true))
+                    .collect();
+                for (at, path) in prefixes.iter().enumerate() {
+                    let concern = patterns.concern(path.as_bytes());
+                    let words = format!("{pattern} {path} {concern:?}");
+                    assert_eq!(glob_match(&pattern, path), whole[at], "fast-glob: {words}");
+                    assert_eq!(patterns.matches(path.as_bytes()), whole[at], "{words}");
+                    assert_eq!(concern == Concern::Whole, whole[at], "{words}");
+                    let is_above = whole[..at].contains(&true);
+                    assert_eq!(concern >= Concern::Above, whole[at] || is_above, "{words}");
+                    if whole[at..].contains(&true) {
+                        assert!(concern > Concern::Nothing, "{words}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// One to three levels, some of them `**`, some with braces that span levels.
+    fn random_pattern(rng: &mut testkit::Rng, depth: u64) -> String {
+        let count = 1 + rng.below(3);
+        let levels = (0..count).map(|_| match rng.below(8) {
+            0 => "**".to_owned(),
+            1 if depth < 2 => {
+                let [one, two] = [0; 2].map(|_| random_pattern(rng, depth + 1));
+                let (before, after) = (rng.below(2) == 0, rng.below(2) == 0);
+                let around = |some: bool| if some { "a" } else { "" };
+                // `**` beside a letter would be part of a name.
+                if one.contains("**") || two.contains("**") {
+                    format!("{{{one},{two}}}")
+                } else {
+                    format!("{}{{{one},{two}}}{}", around(before), around(after))
+                }
+            }
+            _ => {
+                let atoms = ["a", "b", "*", "?", "[ab]", "[!a]", "{a,b*}", "."];
+                let count = 1 + rng.below(2);
+                let atoms = (0..count).map(|_| atoms[rng.below(8) as usize]);
+                atoms.collect::<String>().replace("**", "*")
+            }
+        });
+        let levels: Vec<String> = levels.filter(|it| it != ".").collect();
+        if levels.is_empty() {
+            return "a".to_owned();
+        }
+        levels.join("/")
+    }
+
+    /// The definition, letter by letter.
+    fn naive(pattern: &[u8], path: &[u8], is_start: bool) -> bool {
+        let rest_of_name = path
+            .split(|&byte| byte == b'/')
+            .next()
+            .unwrap_or(path)
+            .len();
+        match pattern {
+            [] => path.is_empty(),
+            b"**" if is_start => !path.is_empty(),
+            [b'*', b'*', b'/', rest @ ..] if is_start => {
+                let after = |at: &usize| path[*at] == b'/';
+                naive(rest, path, true)
+                    || (0..path.len())
+                        .filter(after)
+                        .any(|at| naive(rest, &path[at + 1..], true))
+            }
+            [b'*', rest @ ..] => (0..=rest_of_name).any(|len| naive(rest, &path[len..], false)),
+            [b'?', rest @ ..] => rest_of_name > 0 && naive(rest, &path[1..], false),
+            [b'[', b'a', b'b', b']', rest @ ..] => {
+                matches!(path.first(), Some(b'a' | b'b')) && naive(rest, &path[1..], false)
+            }
+            [b'[', b'!', b'a', b']', rest @ ..] => {
+                rest_of_name > 0 && path[0] != b'a' && naive(rest, &path[1..], false)
+            }
+            [b'{', rest @ ..] => {
+                let (mut depth, mut from, mut all) = (0, 0, Vec::new());
+                for (at, byte) in rest.iter().enumerate() {
+                    match byte {
+                        b'{' => depth += 1,
+                        b',' if depth == 0 => {
+                            all.push(&rest[from..at]);
+                            from = at + 1;
+                        }
+                        b'}' if depth == 0 => {
+                            all.push(&rest[from..at]);
+                            let one = |it: &&[u8]| [it, &rest[at + 1..]].concat();
+                            return all.iter().any(|it| naive(&one(it), path, is_start));
+                        }
+                        b'}' => depth -= 1,
+                        _ => {}
+                    }
+                }
+                false
+            }
+            [byte, rest @ ..] => {
+                path.first() == Some(byte) && naive(rest, &path[1..], *byte == b'/')
+            }
+        }
     }
 }
