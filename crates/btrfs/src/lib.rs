@@ -15,5 +15,5 @@ pub use disk::flags::{block_group, compat_ro, incompat, inode_flags};
 pub use disk::key::{Generation, Key, Logical, Physical, item, object};
 pub use disk::superblock::{DeviceInfo, SUPERBLOCK_PLACES, Superblock};
 pub use options::{CreateSummary, NewSubvolume, Numbers, OpenOptions, Options, Received, Rule};
-pub use read::{Btrfs, GroupSpace, Space, Subvolume, SubvolumeInfo};
+pub use read::{Btrfs, GroupSpace, Sharing, Space, Subvolume, SubvolumeInfo};
 pub use write::{ImageTrial, TrialPart, TrialResult, TrialWorker, create};

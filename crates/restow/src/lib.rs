@@ -43,7 +43,7 @@ pub use send::{ResumedOutput, SendRequest, SendSummary, Sender};
 pub use source_note::SourceNote;
 pub use source_tree::{SourceTree, find_subvolume, named_subvolume, open_subvolume};
 pub use tree::{ByPath, MemoryResult, NoProgress, Output, OutputKind, OutputTarget, Progress};
-pub use usage::{Overhead, overhead};
+pub use usage::{Overhead, SubvolumeBytes, SubvolumeUsage, overhead};
 
 /// Opens the tree at an address: `src`, `src.tar.xz`, `disk.btrfs:home`, or `-` for standard input.
 ///

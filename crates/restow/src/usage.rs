@@ -1,11 +1,13 @@
 //! Where the stored bytes of a source are.
 
+use std::ffi::OsString;
 use std::fs;
 
 use tree::usage::{ByExtents, StoredParts, Totals, Visitor, measure};
 use tree::{DirEntry, Progress};
 
-use crate::{Address, OpenOptions, Result, SourceTree};
+use crate::error::{During as _, refuse};
+use crate::{Address, OpenOptions, Result, SourceTree, find_subvolume};
 
 /// The bytes of SquashFS's superblock (`struct squashfs_super_block`).
 const SUPERBLOCK_BYTES: u64 = 96;
@@ -19,7 +21,65 @@ pub struct Overhead {
     pub slack: u64,
 }
 
+/// Bytes of data and metadata of the subvolumes of a btrfs image, in one copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SubvolumeUsage {
+    /// Each subvolume, in the order of their IDs.
+    pub subvolumes: Vec<SubvolumeBytes>,
+    /// Bytes that deleting the subvolumes that were named, all together, frees.
+    pub freed: u64,
+}
+
+/// Bytes of a subvolume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SubvolumeBytes {
+    /// Its ID.
+    pub id: u64,
+    /// Its path from the top level; `None` if no path leads to it.
+    pub path: Option<Vec<u8>>,
+    /// Bytes to which it refers.
+    pub referenced: u64,
+    /// Bytes to which no other subvolume refers.
+    pub exclusive: u64,
+}
+
 impl SourceTree {
+    /// Measures the bytes that the subvolumes of a btrfs image share, and those that deleting the
+    /// subvolumes of `deleted` (paths or IDs) frees. Changes in a log do not count.
+    ///
+    /// # Errors
+    /// It is no btrfs image, or cannot be read; there is no such subvolume.
+    pub fn subvolume_usage(
+        &self,
+        address: &Address,
+        deleted: &[OsString],
+    ) -> Result<SubvolumeUsage> {
+        let Some(subvolume) = self.subvolume() else {
+            refuse!("{} is not a btrfs image", self.name());
+        };
+        let btrfs = subvolume.btrfs();
+        let mut ids = Vec::new();
+        for wanted in deleted {
+            ids.push(find_subvolume(btrfs, wanted, &address.path)?);
+        }
+        let measure = || -> tree::Result<SubvolumeUsage> {
+            let sharing = btrfs.sharing()?;
+            let all = btrfs.subvolumes()?.into_iter();
+            let all = all.filter(|it| sharing.subvolumes().contains(&it.id));
+            let bytes = all.map(|it| SubvolumeBytes {
+                id: it.id,
+                path: it.path,
+                referenced: sharing.referenced(it.id),
+                exclusive: sharing.exclusive(&[it.id]),
+            });
+            Ok(SubvolumeUsage {
+                subvolumes: bytes.collect(),
+                freed: sharing.exclusive(&ids),
+            })
+        };
+        measure().during(|| format!("read {}", self.name()))
+    }
+
     /// Measures a file or directory with everything below it.
     ///
     /// # Errors

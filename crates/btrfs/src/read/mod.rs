@@ -14,6 +14,7 @@ mod damaged;
 mod files;
 mod ino_map;
 mod replay;
+mod sharing;
 mod usage;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -39,6 +40,7 @@ use crate::options::OpenOptions;
 
 pub use files::Subvolume;
 pub(crate) use ino_map::Resolved;
+pub use sharing::Sharing;
 pub use usage::{GroupSpace, Space};
 
 /// A btrfs file system, open for reading.

@@ -16,6 +16,7 @@ pub(super) fn of_measured(measured: &Measured, args: &Usage) -> Object {
         nodes,
         types,
         overhead,
+        subvolumes,
     } = measured;
     let mut object = Object::of_schema("usage", VERSION).text("source", name);
     object = with_totals(object, totals);
@@ -38,9 +39,26 @@ pub(super) fn of_measured(measured: &Measured, args: &Usage) -> Object {
         let object = Object::new().name("type", name).number("files", *files);
         with_amount(object, amount)
     });
-    object
+    object = object
         .list("by_directory", directories)
-        .list("by_type", types)
+        .list("by_type", types);
+    if let Some(usage) = subvolumes {
+        let rows = usage.subvolumes.iter().map(|row| {
+            let object = Object::new().number("id", row.id);
+            let object = match &row.path {
+                Some(path) => object.name("path", path),
+                None => object,
+            };
+            object
+                .number("referenced_bytes", row.referenced)
+                .number("exclusive_bytes", row.exclusive)
+        });
+        object = object.list("by_subvolume", rows);
+        if !args.if_deleted.is_empty() {
+            object = object.number("freed_bytes", usage.freed);
+        }
+    }
+    object
 }
 
 /// The sums.

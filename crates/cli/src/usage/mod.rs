@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use restow::{Address, Overhead, overhead};
+use restow::{Address, Overhead, SubvolumeUsage, overhead};
 use tree::usage::{All, Totals, Types, UsageTree, Visitor};
 use tree::{HostTimes, Output};
 
@@ -49,6 +49,8 @@ Examples:
   restow usage --ncdu disk.btrfs | ncdu -f-
                                         browse it
   restow usage --html usage.html disk.btrfs
+  restow usage --if-deleted monday --if-deleted tuesday disk.btrfs
+                                        the space that deleting both frees
 
 Exit codes: 0 success; 2 failure.")]
 pub(crate) struct Usage {
@@ -70,6 +72,16 @@ pub(crate) struct Usage {
     /// List this many directories and file types, the largest first
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
+
+    /// List the subvolumes of a btrfs image: the bytes of data and metadata that each refers to, and
+    /// those that no other subvolume refers to, as quota groups count them
+    #[arg(long, conflicts_with = "ncdu")]
+    subvolumes: bool,
+
+    /// Show the bytes that deleting this subvolume frees, or several together (repeatable); implies
+    /// --subvolumes
+    #[arg(long, value_name = "SUBVOLUME", conflicts_with = "ncdu")]
+    if_deleted: Vec<OsString>,
 
     /// Print a JSON object
     #[arg(long, conflicts_with_all = ["ncdu", "bytes"])]
@@ -102,6 +114,7 @@ pub(crate) struct Measured {
     nodes: UsageTree,
     types: Types,
     overhead: Option<Overhead>,
+    subvolumes: Option<SubvolumeUsage>,
 }
 
 /// Prints and draws the space that a tree takes.
@@ -140,12 +153,15 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
     }
     let overhead = overhead(&source, &address, &args.source.options(true), &totals);
     let overhead = overhead.with_context(|| format!("read {}", source.name()))?;
+    let lists_subvolumes = args.subvolumes || !args.if_deleted.is_empty();
+    let subvolumes = lists_subvolumes.then(|| source.subvolume_usage(&address, &args.if_deleted));
     let measured = Measured {
         name: source.path_name(path),
         totals,
         nodes,
         types,
         overhead: overhead.filter(|_| path.is_empty()),
+        subvolumes: subvolumes.transpose()?,
     };
     if let Some(file) = &args.svg {
         write(file, &picture::drawing(&measured).document())?;

@@ -1,7 +1,9 @@
 //! Use as text.
 
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
 
+use restow::SubvolumeUsage;
 use tree::usage::{Amount, Totals};
 
 use super::{Measured, Usage};
@@ -71,7 +73,40 @@ pub(super) fn all(measured: &Measured, args: &Usage) -> String {
         }
         more(types.len() - shown.len(), &mut out);
     }
+    if let Some(subvolumes) = &measured.subvolumes {
+        of_subvolumes(subvolumes, args, &size, &mut out);
+    }
     out
+}
+
+/// The subvolumes, those with the most bytes of their own first.
+fn of_subvolumes(
+    usage: &SubvolumeUsage,
+    args: &Usage,
+    size: &dyn Fn(u64) -> String,
+    out: &mut String,
+) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "\nReferenced   Exclusive    Subvolume");
+    let mut rows: Vec<_> = usage.subvolumes.iter().collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.exclusive), row.id));
+    for row in rows.iter().take(args.top) {
+        let name = match (&row.path, row.id) {
+            (Some(path), _) if path.is_empty() => "top level".to_owned(),
+            (Some(path), _) => text::of_path(path),
+            (None, id) => format!("subvolume {id}, without a path"),
+        };
+        let [referenced, exclusive] = [row.referenced, row.exclusive].map(size);
+        let _ = writeln!(out, "{referenced:<12} {exclusive:<12} {name}");
+    }
+    more(rows.len().saturating_sub(args.top), out);
+    if !args.if_deleted.is_empty() {
+        let names: Vec<String> = (args.if_deleted.iter())
+            .map(|name| text::of_name(name.as_bytes()))
+            .collect();
+        let freed = size(usage.freed);
+        let _ = writeln!(out, "\nDeleting {} frees {freed}.", names.join(", "));
+    }
 }
 
 /// The name of a type of files, for people.

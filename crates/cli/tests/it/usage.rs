@@ -303,3 +303,94 @@ fn is_compsize_with_shared_trees_links_and_other_layouts() {
     compare_with_compsize(&["-n", "4096"], "compress-force=zlib,max_inline=0", shapes);
     compare_with_compsize(&["--mixed"], "compress-force=zstd", shapes);
 }
+
+/// Quotas judge: those of each subvolume, and those of a group of three.
+#[test]
+#[ignore = "needs root"]
+fn subvolumes_share_as_much_as_quota_groups_say() {
+    let (Some(mkfs), Some(btrfs)) = (tool("mkfs.btrfs"), tool("btrfs")) else {
+        return;
+    };
+    let backing = BackingFile::create(512 << 20);
+    run(mkfs.command().arg("--quiet").arg(backing.path()));
+    let mount = mounted(backing, "compress=zstd:1");
+    let at = mount.path();
+    let in_mount = |args: &[&str]| super::btrfs_in(&btrfs, at, args);
+    in_mount(&["subvolume", "create", "home"]);
+    let mut rng = Rng::new(32);
+    shapes(&at.join("home"), &mut rng);
+    for number in 0..600 {
+        fs::write(at.join(format!("home/file{number}")), rng.bytes(3000)).unwrap();
+    }
+    let mut snapshots = Vec::new();
+    for day in 1..6 {
+        let name = format!("day{day}");
+        in_mount(&["subvolume", "snapshot", "home", &name]);
+        fs::write(at.join(format!("home/new{day}")), rng.bytes(40_000 * day)).unwrap();
+        let changed = at.join(format!("home/file{}", day * 50));
+        fs::write(changed, rng.bytes(9000)).unwrap();
+        fs::remove_file(at.join(format!("{name}/file{day}"))).unwrap();
+        snapshots.push(name);
+    }
+    run(Command::new("cp")
+        .arg("--reflink=always")
+        .args([at.join("home/new1"), at.join("clone")]));
+    sync(at);
+    in_mount(&["quota", "enable", "."]);
+    // A second scan would not begin while the first one runs.
+    in_mount(&["quota", "rescan", "-W", "."]);
+    in_mount(&["qgroup", "create", "1/100", "."]);
+    let info = |name: &str| {
+        let out = in_mount(&["inspect-internal", "rootid", name]);
+        let out = String::from_utf8(out).unwrap();
+        out.trim().parse::<u64>().unwrap()
+    };
+    let together = [&*snapshots[1], &*snapshots[2], "home"];
+    for name in together {
+        in_mount(&[
+            "qgroup",
+            "assign",
+            "--no-rescan",
+            &format!("0/{}", info(name)),
+            "1/100",
+            ".",
+        ]);
+    }
+    in_mount(&["quota", "rescan", "-w", "."]);
+    sync(at);
+    let groups = in_mount(&["qgroup", "show", "--raw", "."]);
+    let groups = String::from_utf8(groups).unwrap();
+    let theirs = |id: &str| -> [u64; 2] {
+        let mut lines = groups.lines().map(|line| line.split_whitespace());
+        let line = lines.find_map(|mut words| (words.next() == Some(id)).then_some(words));
+        let numbers: Vec<u64> = line.expect(id).map_while(|it| it.parse().ok()).collect();
+        [numbers[0], numbers[1]]
+    };
+    let mut expected: Vec<(u64, [u64; 2])> = vec![(5, theirs("0/5"))];
+    for name in snapshots.iter().map(String::as_str).chain(["home"]) {
+        let id = info(name);
+        expected.push((id, theirs(&format!("0/{id}"))));
+    }
+    expected.sort_unstable();
+    let freed = theirs("1/100")[1];
+    let backing = mount.unmount();
+    let image = backing.path().to_str().expect("it has a plain name");
+    let mut args = vec!["usage", "--json", image];
+    for name in together {
+        args.extend(["--if-deleted", name]);
+    }
+    let (code, out, words) = run_in(Path::new("/"), &args);
+    assert_eq!((code, &*words), (0, ""));
+    let usage = object_of(&out);
+    let ours: Vec<(u64, [u64; 2])> = usage["by_subvolume"]
+        .list()
+        .iter()
+        .map(|row| {
+            let bytes = ["referenced_bytes", "exclusive_bytes"].map(|key| row[key].number());
+            (row["id"].number(), bytes)
+        })
+        .collect();
+    assert_eq!(ours, expected, "{groups}");
+    assert!(freed > 3 * 4096, "the test is of something");
+    assert_eq!(usage["freed_bytes"].number(), freed, "{groups}");
+}
