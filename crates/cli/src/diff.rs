@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use restow::{Address, SourceTree};
-use tree::diff::{Change, Difference, READ_FIRST, READ_SECOND, diff};
+use restow::Address;
+use tree::Error;
+use tree::diff::{Change, Difference};
 use tree::json::Object;
-use tree::{Aspects, Error, Parallel};
 
 use crate::bar::Bar;
 use crate::options::only_one_is_standard_input;
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Diff) -> Result<bool> {
         writeln!(out, "{}", header.line())?;
     }
     let mut found: u64 = 0;
-    let compared = compare((&first, &second), how, &bar, &mut |difference| {
+    let compared = first.compare(&second, how, &bar, &mut |difference| {
         found += 1;
         if args.quiet {
             // An error ends the comparison; it is not reported.
@@ -100,39 +100,6 @@ pub(crate) fn run(args: &Diff) -> Result<bool> {
     }
     out.flush()?;
     Ok(found > 0)
-}
-
-/// Calls `each` with each difference.
-///
-/// # Errors
-/// A tree cannot be read, or an error of `each`.
-pub(crate) fn compare(
-    (first, second): (&SourceTree, &SourceTree),
-    (aspects, parallel): (Aspects, Parallel),
-    bar: &Bar,
-    each: &mut dyn FnMut(&Difference) -> tree::Result<()>,
-) -> Result<()> {
-    let result = diff(
-        &**first.tree(),
-        &**second.tree(),
-        &aspects,
-        parallel,
-        bar,
-        &mut |difference| each(&difference),
-    );
-    match result {
-        Err(Error::File {
-            verb: READ_FIRST,
-            path,
-            error,
-        }) => Err(first.name_error(error.in_file("read", &path)).into()),
-        Err(Error::File {
-            verb: READ_SECOND,
-            path,
-            error,
-        }) => Err(second.name_error(error.in_file("read", &path)).into()),
-        other => Ok(other?),
-    }
 }
 
 /// A difference as an object.

@@ -3,10 +3,12 @@
 
 mod address;
 mod check;
+mod compare;
 mod container;
 mod copy;
 mod error;
 mod foreign;
+pub mod info;
 mod input;
 mod joined;
 mod open_options;
@@ -16,6 +18,7 @@ mod replayed;
 mod send;
 mod source_note;
 mod source_tree;
+pub mod stream;
 pub mod text;
 mod usage;
 

@@ -37,18 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ffi", &["xxhash", "zstd"]),
     (
         "cli",
-        &[
-            "btrfs",
-            "codec",
-            "fuse",
-            "linux",
-            "plan",
-            "report",
-            "restow",
-            "sendstream",
-            "squashfs",
-            "tree",
-        ],
+        &["codec", "fuse", "linux", "plan", "report", "restow", "tree"],
     ),
     ("testkit", &["linux", "tree"]),
     (

@@ -13,8 +13,8 @@ use crate::options::{QuietArgs, SourceArgs};
 use crate::{text, usage};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use restow::info::{BtrfsInfo, SquashfsInfo};
 use restow::{Address, Container, ImageRange, Partition};
-use tree::ByPath;
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
@@ -80,11 +80,12 @@ pub(crate) fn run(args: &Info) -> Result<()> {
             };
             let image = image().with_context(open)?;
             let read = || format!("read {}", address.name());
+            let info = SquashfsInfo::of(&image).with_context(read)?;
             if args.json {
-                return json(squashfs::object(&image, of_source(&address)).with_context(read)?);
+                return json(squashfs::object(&info, of_source(&address)));
             }
             let mut words = Vec::new();
-            squashfs::show(&image, &mut words).with_context(read)?;
+            squashfs::show(&info, &mut words)?;
             print(&words)
         }
         Container::Disk(partitions) if args.json => json(of_partitions(&partitions, &address)),
@@ -149,23 +150,21 @@ fn show_btrfs(file: ImageRange, address: &Address, args: &Info) -> Result<()> {
     let options = args.source.options(false);
     let btrfs = file.open_btrfs(&options).with_context(open)?;
     let id = restow::named_subvolume(&btrfs, address, &options).with_context(open)?;
+    let info = BtrfsInfo::of(&btrfs);
     let read = || format!("read {}", address.name());
     let mut words = Vec::new();
     let Some(path) = &args.path else {
         if args.json {
-            return json(btrfs::object(&btrfs, id, of_source(address)).with_context(read)?);
+            return json(btrfs::object(&info, id, of_source(address)).with_context(read)?);
         }
-        let shown = btrfs::show(&btrfs, id, &mut words);
+        let shown = btrfs::show(&info, id, &mut words);
         // What comes before an error may help to find it.
         print(&words)?;
         return shown.with_context(read);
     };
     let tree = restow::open_subvolume(&btrfs, address, &options).with_context(open)?;
     let path = path.as_bytes();
-    let totals = tree
-        .find_no_follow(path)
-        .map_err(Into::into)
-        .and_then(|file| btrfs::totals_of(&tree, (&file, path)));
+    let totals = BtrfsInfo::usage_below(&tree, path);
     let totals = totals.with_context(|| format!("{}: {}", read(), text::of_name(path)))?;
     if args.json {
         let object = of_source(address).text("format", "btrfs");

@@ -4,127 +4,76 @@ use std::io::Write;
 
 use anyhow::Result;
 use codec::Filters;
-use squashfs::{Compressor, Squashfs, flags};
+use restow::info::{Compressor, SquashfsInfo};
 use tree::json::Object;
-use tree::usage::{All, Totals, measure};
-use tree::{DirEntry, FileKind, FileSystem, Inventory, Limits, NoProgress, Time};
 
 use crate::{text, usage};
-
-/// The kinds of files that are counted.
-const KINDS: [(&str, FileKind); 3] = [
-    ("files", FileKind::Regular),
-    ("directories", FileKind::Directory),
-    ("symlinks", FileKind::Symlink),
-];
-
-/// The counts of an image.
-struct Counts<'a> {
-    inventory: Inventory<'a>,
-    totals: Totals,
-}
-
-impl Counts<'_> {
-    fn of(image: &Squashfs) -> Result<Counts<'_>> {
-        let root = DirEntry {
-            name: Box::default(),
-            ino: image.root(),
-            kind: FileKind::Directory,
-        };
-        let start = (&root, &b""[..]);
-        Ok(Counts {
-            inventory: Inventory::of(image, &Limits::default())?,
-            totals: measure(image, image, start, &NoProgress, &mut All(Vec::new()))?,
-        })
-    }
-
-    fn of_kind(&self, kind: FileKind) -> usize {
-        let files = self.inventory.files();
-        files
-            .filter(|&file| self.inventory.kind(file) == kind)
-            .count()
-    }
-}
 
 /// Prints the contents of an image.
 ///
 /// # Errors
-/// The image cannot be read, or the words cannot be written.
-pub(crate) fn show(image: &Squashfs, out: &mut dyn Write) -> Result<()> {
-    let superblock = image.superblock();
-    let counts = Counts::of(image)?;
-    let (block, content) = (superblock.block_bytes, counts.inventory.content_bytes());
+/// The words cannot be written.
+pub(crate) fn show(info: &SquashfsInfo, out: &mut dyn Write) -> Result<()> {
+    let (block, content) = (info.block_bytes, info.content_bytes);
     writeln!(out, "format          SquashFS 4.0")?;
-    writeln!(out, "codec           {}", codec_words(&image.compressor()))?;
+    writeln!(out, "codec           {}", codec_words(&info.compressor))?;
     writeln!(out, "block size      {block}")?;
-    writeln!(out, "made            {}", text::of_time(made(image)))?;
-    writeln!(out, "image bytes     {}", superblock.bytes_used)?;
+    writeln!(out, "made            {}", text::of_time(info.made))?;
+    writeln!(out, "image bytes     {}", info.image_bytes)?;
     writeln!(out, "content bytes   {content}")?;
     writeln!(
         out,
         "ratio           {:.3}",
-        content as f64 / superblock.bytes_used as f64
+        content as f64 / info.image_bytes as f64
     )?;
-    writeln!(out, "inodes          {}", superblock.inode_count)?;
-    for (name, kind) in KINDS {
-        writeln!(out, "  {name:<13} {}", counts.of_kind(kind))?;
+    writeln!(out, "inodes          {}", info.inodes)?;
+    for (name, count) in kinds(info) {
+        writeln!(out, "  {name:<13} {count}")?;
     }
-    writeln!(out, "names           {}", counts.inventory.entry_count())?;
-    writeln!(out, "fragments       {}", superblock.fragment_count)?;
-    writeln!(out, "owners, groups  {}", superblock.id_count)?;
-    writeln!(out, "xattr sets      {}", image.xattr_set_count())?;
-    let exports = if is_exportable(image) { "yes" } else { "no" };
+    writeln!(out, "names           {}", info.names)?;
+    writeln!(out, "fragments       {}", info.fragments)?;
+    writeln!(out, "owners, groups  {}", info.ids)?;
+    writeln!(out, "xattr sets      {}", info.xattr_sets)?;
+    let exports = if info.is_exportable { "yes" } else { "no" };
     writeln!(out, "export table    {exports}")?;
-    let (inodes, directories) = (superblock.inode_table, superblock.directory_table);
-    writeln!(out, "data            {}..{inodes}", superblock_end())?;
+    let (inodes, directories) = (info.inode_table_at, info.directory_table_at);
+    writeln!(out, "data            {}..{inodes}", info.data_at)?;
     writeln!(out, "inode table     {inodes}..{directories}")?;
-    out.write_all(usage::forms(&counts.totals, true).as_bytes())?;
+    out.write_all(usage::forms(&info.usage, true).as_bytes())?;
     Ok(())
 }
 
 /// The same as an object.
-///
-/// # Errors
-/// The image cannot be read.
-pub(crate) fn object(image: &Squashfs, object: Object) -> Result<Object> {
-    let superblock = image.superblock();
-    let counts = Counts::of(image)?;
+pub(crate) fn object(info: &SquashfsInfo, object: Object) -> Object {
     let mut object = object
         .text("format", "squashfs")
-        .text("codec", &codec_words(&image.compressor()))
-        .number("block_bytes", superblock.block_bytes)
-        .time("made", made(image))
-        .number("image_bytes", superblock.bytes_used)
-        .number("content_bytes", counts.inventory.content_bytes())
-        .number("inodes", superblock.inode_count);
-    for (name, kind) in KINDS {
-        object = object.number(name, counts.of_kind(kind) as u64);
+        .text("codec", &codec_words(&info.compressor))
+        .number("block_bytes", info.block_bytes)
+        .time("made", info.made)
+        .number("image_bytes", info.image_bytes)
+        .number("content_bytes", info.content_bytes)
+        .number("inodes", info.inodes);
+    for (name, count) in kinds(info) {
+        object = object.number(name, count);
     }
-    Ok(object
-        .number("names", counts.inventory.entry_count())
-        .number("fragments", superblock.fragment_count)
-        .number("ids", superblock.id_count)
-        .number("xattr_sets", image.xattr_set_count())
-        .flag("is_exportable", is_exportable(image))
-        .number("inode_table_at", superblock.inode_table)
-        .number("directory_table_at", superblock.directory_table)
-        .object("usage", usage::of_totals(&counts.totals)))
+    object
+        .number("names", info.names)
+        .number("fragments", info.fragments)
+        .number("ids", info.ids)
+        .number("xattr_sets", info.xattr_sets)
+        .flag("is_exportable", info.is_exportable)
+        .number("inode_table_at", info.inode_table_at)
+        .number("directory_table_at", info.directory_table_at)
+        .object("usage", usage::of_totals(&info.usage))
 }
 
-fn made(image: &Squashfs) -> Time {
-    Time {
-        seconds: image.superblock().mkfs_time.into(),
-        nanoseconds: 0,
-    }
-}
-
-fn is_exportable(image: &Squashfs) -> bool {
-    image.superblock().flags & flags::EXPORTABLE != 0
-}
-
-/// Where the superblock ends.
-fn superblock_end() -> u64 {
-    96
+/// The kinds of files that are counted, and their numbers.
+fn kinds(info: &SquashfsInfo) -> [(&'static str, u64); 3] {
+    [
+        ("files", info.files),
+        ("directories", info.directories),
+        ("symlinks", info.symlinks),
+    ]
 }
 
 fn codec_words(compressor: &Compressor) -> String {

@@ -8,11 +8,11 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
+use restow::stream::{Dump, Event, Received, StreamReader};
 use restow::{
     DirectoryReceived, ImageReceiver, ReceiveEvent, ReceiveOptions, ReceiveTarget,
     receive_into_btrfs, receive_into_directory,
 };
-use sendstream::{Dump, Event, Received, StreamReader};
 use tree::{Progress, Time};
 
 use crate::bar::Bar;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use codec::Settings;
-use sendstream::{ConvertOptions, Converted, Recode, Version};
+use restow::Version;
+use restow::stream::{ConvertOptions, Converted, Recode};
 
 use super::input::{create, name, open, output_name};
 use crate::bar::Bar;
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &Convert) -> Result<bool> {
     };
     let mut output = create(&args.dst, args.overwrite)?;
     let parallel = args.threads.parallel();
-    let converted = sendstream::convert(input, &mut output, &options, parallel, &bar);
+    let converted = restow::stream::convert(input, &mut output, &options, parallel, &bar);
     bar.finish();
     let converted = converted.with_context(|| format!("convert {}", name(&args.src)))?;
     output

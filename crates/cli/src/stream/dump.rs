@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use sendstream::{CommandRecord, StreamReader, Value, json};
+use restow::stream::{CommandRecord, StreamReader, Value, json};
 
 use super::ahead::ReadAhead;
 use super::input::{name, open};

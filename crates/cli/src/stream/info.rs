@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use sendstream::{Changes, StreamInfo};
+use restow::stream::{Changes, StreamInfo};
 use tree::json::Object;
 
 use super::ahead::ReadAhead;

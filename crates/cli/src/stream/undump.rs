@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Undump) -> Result<()> {
     let input = open(&args.file, &Bar::new("read", true))?.into_reader();
     let mut output = create(&args.dst, args.overwrite)?;
     let mut buffered = BufWriter::with_capacity(256 << 10, &mut output);
-    let built = sendstream::json::build(BufReader::new(input), &mut buffered);
+    let built = restow::stream::json::build(BufReader::new(input), &mut buffered);
     built.with_context(|| format!("build a stream from {}", name(&args.file)))?;
     let dst = output_name(&args.dst);
     buffered.flush().with_context(|| format!("write {dst}"))?;

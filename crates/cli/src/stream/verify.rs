@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use restow::stream::{SentSubvolume, Verified, VerifyOptions};
 use restow::{Address, Input};
-use sendstream::{SentSubvolume, Verified, VerifyOptions};
 use tree::Error;
 use tree::json::Object;
 
 use super::ahead::ReadAhead;
 use super::input::{Hashed, name, open};
 use crate::bar::Bar;
-use crate::diff::{compare, line};
+use crate::diff::line;
 use crate::options::{AspectArgs, SilentArgs, SourceArgs, ThreadArgs};
 use crate::{message, text};
 use restow::text::of_uuid;
@@ -123,7 +123,7 @@ fn verify(args: &Verify, address: &Address, input: Input, bar: &Bar) -> Result<b
     let options = VerifyOptions {
         data: !args.no_data,
     };
-    let result = sendstream::verify(&mut input, options, args.threads.parallel(), bar);
+    let result = restow::stream::verify(&mut input, options, args.threads.parallel(), bar);
     bar.finish();
     let error = match &result {
         Err(error) if is_io(error) => {
@@ -184,7 +184,7 @@ fn compared(args: &Verify, stream: &Address, tree: &Path, out: &mut impl Write) 
     let how = (args.aspects.aspects(), args.threads.parallel());
     let mut differences = 0;
     let names = [first.name(), second.name()];
-    let result = compare((&first, &second), how, &bar, &mut |difference| {
+    let result = first.compare(&second, how, &bar, &mut |difference| {
         differences += 1;
         if args.json {
             return Ok(());
@@ -192,7 +192,8 @@ fn compared(args: &Verify, stream: &Address, tree: &Path, out: &mut impl Write) 
         Ok(writeln!(out, "{}", line(difference, names))?)
     });
     bar.finish();
-    result.map(|()| differences)
+    result?;
+    Ok(differences)
 }
 
 fn is_io(error: &Error) -> bool {
