@@ -9,7 +9,7 @@
     )
 )]
 
-use tree::{Corrupt, Error, Result, Time, to_u64};
+use tree::{Error, Result, Time, to_u64};
 
 use crate::command::{self, Command, since};
 use crate::encoded::EncodedWrite;
@@ -38,13 +38,7 @@ impl<'a> Attributes<'a> {
         while !rest.is_empty() {
             let parsed = payload.len().saturating_sub(rest.len());
             let here = at.saturating_add(to_u64(COMMAND_HEADER_BYTES.saturating_add(parsed)));
-            let wrong = |(what, got)| {
-                Error::from(Corrupt {
-                    what,
-                    at: here,
-                    got,
-                })
-            };
+            let wrong = |(what, got)| Error::corrupt(what, here, got);
             let (kind, value) = split(version, &mut rest).map_err(wrong)?;
             match values.get_mut(usize::from(kind)) {
                 Some(slot) if kind != 0 && slot.is_none() => *slot = Some(value),
@@ -56,11 +50,7 @@ impl<'a> Attributes<'a> {
     }
 
     fn wrong(&self, what: &'static str, got: u64) -> Error {
-        Error::from(Corrupt {
-            what,
-            at: self.at,
-            got,
-        })
+        Error::corrupt(what, self.at, got)
     }
 
     fn bytes(&mut self, kind: u16) -> Result<&'a [u8]> {
@@ -189,13 +179,7 @@ pub(crate) fn parse(
     payload: &[u8],
     at: u64,
 ) -> Result<Command<'_>> {
-    let wrong = |what| {
-        Error::from(Corrupt {
-            what,
-            at,
-            got: command.into(),
-        })
-    };
+    let wrong = |what| Error::corrupt(what, at, command.into());
     if command::name(command).is_none() {
         return Err(wrong(UNKNOWN));
     }

@@ -12,7 +12,7 @@
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 
-use tree::{Corrupt, Error, Result, to_u64, to_usize};
+use tree::{Error, Result, to_u64, to_usize};
 
 use crate::attributes::parse;
 use crate::command::Command;
@@ -203,7 +203,7 @@ impl<R: Read> StreamReader<R> {
             self.state = ReaderState::Ended;
             return Ok(None);
         }
-        let wrong = |what, got| Err(Corrupt { what, at, got }.into());
+        let wrong = |what, got| Err(Error::corrupt(what, at, got));
         let (header, _) = self.unread().split_at(found.min(STREAM_HEADER_BYTES));
         let Some(&first) = header.first() else {
             return wrong("send stream is empty", 0);
@@ -266,7 +266,7 @@ impl<R: Read> StreamReader<R> {
             && let Some(what) = command.path_fault()
         {
             let got = command.number().into();
-            return Err(in_command(Corrupt { what, at, got }.into()));
+            return Err(in_command(Error::corrupt(what, at, got)));
         }
         if self.first.is_empty() {
             self.first.extend_from_slice(bytes);
@@ -314,7 +314,7 @@ impl<R: Read> StreamReader<R> {
     /// checksum. Returns its number and its size with the header.
     fn frame(&mut self) -> Result<(u16, usize)> {
         let at = self.at;
-        let wrong = |what, got| Error::from(Corrupt { what, at, got });
+        let wrong = |what, got| Error::corrupt(what, at, got);
         let found = self.fill(COMMAND_HEADER_BYTES)?;
         if found < COMMAND_HEADER_BYTES {
             let what = match found {
@@ -368,11 +368,11 @@ impl<R: Read> StreamReader<R> {
                 if self.first.starts_with(after.unwrap_or_default()) {
                     let restart = self.at.saturating_add(to_u64(at));
                     self.restart = Some(restart);
-                    return Err(Error::from(Corrupt {
-                        what: "send stream starts again before its end: its sender was interrupted",
-                        at: restart,
-                        got: number.into(),
-                    }));
+                    return Err(Error::corrupt(
+                        "send stream starts again before its end: its sender was interrupted",
+                        restart,
+                        number.into(),
+                    ));
                 }
                 last = (last.max(wanted)).min(bytes.saturating_add(RESTART_BYTES_MAX));
             }
@@ -428,7 +428,7 @@ impl Inside {
             self.has_subvolume = true;
         } else if !self.has_subvolume {
             let what = "command comes before the first subvolume";
-            return Err(Corrupt { what, at, got }.into());
+            return Err(Error::corrupt(what, at, got));
         }
         if command.since() > Version::V1 {
             self.is_labelled_right = true;
@@ -440,12 +440,11 @@ impl Inside {
                 self.is_labelled_right = !self.has_lengths;
             }
             Command::End if self.has_lengths && !self.is_labelled_right => {
-                return Err(Corrupt {
-                    what: "data begins with its own length: a stream of version 1 with a changed header",
-                    at: self.at.saturating_add(to_u64(MAGIC.len())),
-                    got: self.version.number().into(),
-                }
-                .into());
+                return Err(Error::corrupt(
+                    "data begins with its own length: a stream of version 1 with a changed header",
+                    self.at.saturating_add(to_u64(MAGIC.len())),
+                    self.version.number().into(),
+                ));
             }
             _ => {}
         }

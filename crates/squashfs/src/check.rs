@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use tree::{
-    CheckOptions, Corrupt, Error, FileId, FileKind, FileSystem, Finding, Findings, Inventory,
-    Limits, Parallel, Progress, Result, Xattr, ordered,
+    CheckOptions, Error, FileId, FileKind, FileSystem, Finding, Findings, Inventory, Limits,
+    Parallel, Progress, Result, Xattr, ordered,
 };
 
 use crate::data::BlockSpan;
@@ -106,10 +106,6 @@ impl Squashfs {
     }
 }
 
-fn corrupt(what: &'static str, at: u64, got: u64) -> Error {
-    Error::Corrupt(Corrupt { what, at, got })
-}
-
 fn is_io(error: &Error) -> bool {
     match error {
         Error::Io(_) => true,
@@ -160,7 +156,8 @@ impl ImageCheck<'_> {
                 "image has the wrong number of inodes",
                 inventory.file_count(),
             );
-            self.findings.add(corrupt(what, 0, got.into()).into())?;
+            self.findings
+                .add(Error::corrupt(what, 0, got.into()).into())?;
         }
         if let Err(error) = self.image.check_for_mounting() {
             self.findings.add(error.into())?;
@@ -172,7 +169,8 @@ impl ImageCheck<'_> {
             let same = (pair[0].at, pair[0].word) == (pair[1].at, pair[1].word);
             let end = pair[0].at + u64::from(pair[0].word & !raw::BLOCK_PLAIN);
             if !same && end > pair[1].at {
-                let error = corrupt("block begins within another one", pair[1].at, pair[0].at);
+                let error =
+                    Error::corrupt("block begins within another one", pair[1].at, pair[0].at);
                 self.findings.add(in_file(inventory, pair[1].file, error))?;
             }
         }
@@ -196,7 +194,7 @@ impl ImageCheck<'_> {
         self.numbers[file.0 as usize] = number;
         if let Some(has_number) = has_number.get_mut(number as usize) {
             if *has_number {
-                return Err(corrupt(
+                return Err(Error::corrupt(
                     "two inodes have the same number",
                     at,
                     number.into(),
@@ -209,28 +207,32 @@ impl ImageCheck<'_> {
             && exported != ino
         {
             let what = "export table has the inode elsewhere";
-            return Err(corrupt(what, at, exported.0));
+            return Err(Error::corrupt(what, at, exported.0));
         }
         if inode.nlink == 0 {
-            return Err(corrupt("inode has a link count of 0", at, number.into()));
+            return Err(Error::corrupt(
+                "inode has a link count of 0",
+                at,
+                number.into(),
+            ));
         }
         if inode.mode & !0o7777 != 0 {
             let (what, got) = ("inode's mode has bits of a file type", inode.mode.into());
-            return Err(corrupt(what, at, got));
+            return Err(Error::corrupt(what, at, got));
         }
         check_xattrs(&image.xattrs(ino)?, at)?;
         let metadata = inventory.metadata(file);
         if metadata.uid == NO_OWNER || metadata.gid == NO_OWNER {
             let what = "file's owner is the reserved number 2^32 - 1";
-            return Err(corrupt(what, at, NO_OWNER.into()));
+            return Err(Error::corrupt(what, at, NO_OWNER.into()));
         }
         if metadata.kind == FileKind::Symlink && metadata.size >= PAGE_BYTES {
             let what = "symbolic link's target is longer than Linux follows";
-            return Err(corrupt(what, at, metadata.size));
+            return Err(Error::corrupt(what, at, metadata.size));
         }
         if metadata.kind != FileKind::Directory && metadata.nlink != inventory.name_count(file) {
             let nlink = metadata.nlink.into();
-            return Err(corrupt(
+            return Err(Error::corrupt(
                 "file's inode has the wrong number of names",
                 at,
                 nlink,
@@ -256,7 +258,7 @@ impl ImageCheck<'_> {
         // The root has no parent, and tools store various numbers for it.
         if dir != above && parent != self.numbers[above.0 as usize] {
             let what = "directory's inode names the wrong parent";
-            return Err(corrupt(what, at, parent.into()));
+            return Err(Error::corrupt(what, at, parent.into()));
         }
         let end = image.directories_end();
         if let Some(mut entries) = ListingReader::new(image.image(), end, &listing)? {
@@ -266,7 +268,7 @@ impl ImageCheck<'_> {
                 // Linux finds the file by this number if it has read another one that has it.
                 if number != 0 && stored.number != number {
                     let what = "directory entry has the wrong inode number";
-                    let error = corrupt(what, at, stored.number.into());
+                    let error = Error::corrupt(what, at, stored.number.into());
                     let error = error.in_file("check", &inventory.path(entry));
                     self.findings.add(error.into())?;
                 }
@@ -307,7 +309,7 @@ impl ImageCheck<'_> {
         if let Some(tail) = image.tail(&content)? {
             if tail.len == 0 {
                 let what = "file without a tail has a fragment";
-                return Err(corrupt(
+                return Err(Error::corrupt(
                     what,
                     image.superblock().inode_table,
                     content.size(),
@@ -343,7 +345,7 @@ impl ImageCheck<'_> {
                     return Ok(size);
                 }
                 let what = "fragment block lies outside of the data";
-                Err(corrupt(what, at, number.into()))
+                Err(Error::corrupt(what, at, number.into()))
             });
             match size {
                 Ok(size) => {
@@ -417,7 +419,7 @@ fn decode(image: &Squashfs, stored: &DataBlock, buf: &mut [u8]) -> Result<usize>
     let decoded = image.image().decode_block(stored.at, size, buf)?;
     if decoded < len {
         let what = "fragment block is shorter than its tails";
-        return Err(corrupt(what, stored.at, decoded as u64));
+        return Err(Error::corrupt(what, stored.at, decoded as u64));
     }
     Ok(decoded)
 }
@@ -427,12 +429,12 @@ fn check_xattrs(xattrs: &[Xattr], at: u64) -> Result<()> {
     let longest = xattrs.iter().map(|xattr| xattr.name.len()).max();
     if longest.is_some_and(|len| len > XATTR_NAME_BYTES_MAX) {
         let what = "extended attribute's name is longer than Linux reads";
-        return Err(corrupt(what, at, longest.unwrap_or(0) as u64));
+        return Err(Error::corrupt(what, at, longest.unwrap_or(0) as u64));
     }
     let names: usize = xattrs.iter().map(|xattr| xattr.name.len() + 1).sum();
     if names > XATTR_LIST_BYTES_MAX {
         let what = "file has more names of extended attributes than Linux lists";
-        return Err(corrupt(what, at, names as u64));
+        return Err(Error::corrupt(what, at, names as u64));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@
 )]
 
 use codec::{Algorithm, Filters, Settings};
-use tree::{Corrupt, Error, Result, to_u64};
+use tree::{Error, Result, to_u64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::raw;
@@ -96,7 +96,7 @@ impl Compressor {
 
     /// Parses a record at position `at`.
     pub(crate) fn parse(algorithm: Algorithm, record: &[u8], at: u64) -> Result<Compressor> {
-        let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
+        let corrupt = |what, got: u64| Error::corrupt(what, at, got);
         let short = || corrupt("compressor's options are too short", to_u64(record.len()));
         Ok(match algorithm {
             Algorithm::Zlib => {

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tree::{Corrupt, Error, Result, to_u64, to_usize};
+use tree::{Error, Result, to_u64, to_usize};
 
 use crate::image::{Image, StoredSize};
 use crate::inode::{RegularFile, TailPosition};
@@ -45,12 +45,11 @@ impl BlockLists {
         if !seen.contains(&inode) {
             let sum = words.saturating_add(blocks);
             if sum > words_max(image) {
-                return Err(Corrupt {
-                    what: "files have more blocks together than the inode table can hold",
-                    at: image.superblock.inode_table,
-                    got: blocks,
-                }
-                .into());
+                return Err(Error::corrupt(
+                    "files have more blocks together than the inode table can hold",
+                    image.superblock.inode_table,
+                    blocks,
+                ));
             }
             *words = sum;
             seen.insert(inode);
@@ -140,12 +139,11 @@ impl FileBlocks {
         let superblock = &image.superblock;
         let blocks = file.block_count(superblock.block_bytes);
         if blocks > words_max(image) {
-            return Err(Corrupt {
-                what: "file has more blocks than the inode table can hold",
-                at: superblock.inode_table,
-                got: file.size,
-            }
-            .into());
+            return Err(Error::corrupt(
+                "file has more blocks than the inode table can hold",
+                superblock.inode_table,
+                file.size,
+            ));
         }
         let first = BlockPosition {
             index: 0,
@@ -235,13 +233,7 @@ impl FileBlocks {
         let block_bytes = image.superblock.block_bytes;
         let len = self.file.size.checked_rem(block_bytes.into());
         let len = len.and_then(|len| u32::try_from(len).ok()).unwrap_or(0);
-        let corrupt = |what, got: u64| {
-            Error::Corrupt(Corrupt {
-                what,
-                at: image.superblock.inode_table,
-                got,
-            })
-        };
+        let corrupt = |what, got: u64| Error::corrupt(what, image.superblock.inode_table, got);
         let entry = fragments
             .map(|table| table.find(image, tail.fragment))
             .transpose()?
@@ -348,12 +340,11 @@ impl BlockListWalk<'_> {
         let size = StoredSize::parse(word.get(), image.superblock.block_bytes, reader.at())?;
         let begin = self.at;
         if !image.holds_data(begin, size) {
-            return Err(Corrupt {
-                what: "file's block lies where no data can be",
-                at: reader.at(),
-                got: begin,
-            }
-            .into());
+            return Err(Error::corrupt(
+                "file's block lies where no data can be",
+                reader.at(),
+                begin,
+            ));
         }
         self.at = begin.saturating_add(size.bytes.into());
         Ok(BlockSpan::Stored { at: begin, size })
@@ -367,12 +358,11 @@ impl TailPart {
         let begin = to_usize(self.offset).saturating_add(offset);
         let part = fragment.get(begin..).and_then(|rest| rest.get(..buf.len()));
         let Some(part) = part else {
-            return Err(Corrupt {
-                what: "tail lies beyond its fragment's end",
-                at: self.at,
-                got: to_u64(fragment.len()),
-            }
-            .into());
+            return Err(Error::corrupt(
+                "tail lies beyond its fragment's end",
+                self.at,
+                to_u64(fragment.len()),
+            ));
         };
         buf.copy_from_slice(part);
         Ok(())

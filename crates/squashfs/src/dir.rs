@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use tree::{Corrupt, FileKind, Result, is_valid_name, to_u64, to_usize};
+use tree::{Error, FileKind, Result, is_valid_name, to_u64, to_usize};
 use zerocopy::IntoBytes;
 
 use crate::image::Image;
@@ -70,9 +70,7 @@ impl<'a> ListingReader<'a> {
         at: MetadataRef,
     ) -> Result<Option<Self>> {
         if listing.len > LISTING_BYTES_MAX {
-            return Err(tree::Error::Limit(
-                "a directory listing of more than 256 MiB",
-            ));
+            return Err(Error::Limit("a directory listing of more than 256 MiB"));
         }
         let left = listing.len.saturating_sub(skipped);
         if left == 0 {
@@ -95,7 +93,7 @@ impl<'a> ListingReader<'a> {
     /// The next entry.
     pub(crate) fn next(&mut self) -> Result<Option<ListingEntry>> {
         let at = self.reader.at();
-        let corrupt = |what, got: u64| tree::Error::Corrupt(Corrupt { what, at, got });
+        let corrupt = |what, got: u64| Error::corrupt(what, at, got);
         if self.run_left == 0 {
             if self.left == 0 {
                 return Ok(None);
@@ -156,12 +154,11 @@ impl<'a> ListingReader<'a> {
             .ok()
             .and_then(|bytes| self.left.checked_sub(bytes));
         let Some(left) = left else {
-            return Err(Corrupt {
-                what: "directory record does not fit in its listing",
-                at: self.reader.at(),
-                got: self.left.into(),
-            }
-            .into());
+            return Err(Error::corrupt(
+                "directory record does not fit in its listing",
+                self.reader.at(),
+                self.left.into(),
+            ));
         };
         self.left = left;
         Ok(())
@@ -204,7 +201,7 @@ pub(crate) fn list_readable(
     listing: &DirListing,
     (index, index_count): (MetadataPosition, u16),
     mut note: impl FnMut((MetadataPosition, MetadataPosition)) -> bool,
-) -> (Vec<ListingEntry>, Vec<tree::Error>) {
+) -> (Vec<ListingEntry>, Vec<Error>) {
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
     // Bytes into the listing where a run begins, and the position there.
     let mut starts = vec![(0, MetadataRef::new(listing.block.into(), listing.offset))];
@@ -239,7 +236,7 @@ pub(crate) fn list_readable(
         }
         if !note((begin, reader.place())) {
             entries.truncate(known);
-            errors.push(tree::Error::Inconsistent(
+            errors.push(Error::Inconsistent(
                 "another directory lists the same entries",
             ));
         }
@@ -312,12 +309,11 @@ pub(crate) fn find(
         if let Some(first) = first.take()
             && first != *entry.name
         {
-            return Err(Corrupt {
-                what: "directory index leads to another name",
-                at: image.superblock.directory_table,
-                got: skipped.into(),
-            }
-            .into());
+            return Err(Error::corrupt(
+                "directory index leads to another name",
+                image.superblock.directory_table,
+                skipped.into(),
+            ));
         }
         match (*entry.name).cmp(name) {
             std::cmp::Ordering::Less => {}
@@ -346,12 +342,11 @@ fn index_record(
     let record: raw::DirectoryIndex = reader.record()?;
     let len = record.size.get().saturating_add(1);
     if to_usize(len) > raw::NAME_BYTES_MAX || record.index.get() > listing.len {
-        return Err(Corrupt {
-            what: "directory index is impossible",
+        return Err(Error::corrupt(
+            "directory index is impossible",
             at,
-            got: record.index.get().into(),
-        }
-        .into());
+            record.index.get().into(),
+        ));
     }
     let name = reader.bytes(to_usize(len))?;
     Ok((record, name))
@@ -387,12 +382,11 @@ pub(crate) fn check_index(
                 && entries.next()?.is_some_and(|entry| *entry.name == *named);
         }
         if !leads_to_run {
-            return Err(Corrupt {
-                what: "directory index leads to no run of its listing",
+            return Err(Error::corrupt(
+                "directory index leads to no run of its listing",
                 at,
-                got: wanted.into(),
-            }
-            .into());
+                wanted.into(),
+            ));
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The workers' job: read, compress, and prove that the result decodes to the original.
 
 use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
-use tree::{ContentReader, Corrupt, Error, Extent, FileId, KeptCount, OldExtents, Result};
+use tree::{ContentReader, Error, Extent, FileId, KeptCount, OldExtents, Result};
 use xxhash::Xxh64;
 
 use crate::code_filter;
@@ -384,11 +384,11 @@ impl BlockEncoder<'_> {
                 .decoder
                 .decompress(worker.algorithm, &mut worker.decoded, stored);
             if !decoded.is_ok_and(|decoded| decoded >= len) {
-                return Err(Error::Corrupt(Corrupt {
-                    what: "a stored block does not decode",
-                    at: extent.id.map_or(0, |id| id.0),
-                    got: codec::first_bytes(stored),
-                }));
+                return Err(Error::corrupt(
+                    "a stored block does not decode",
+                    extent.id.map_or(0, |id| id.0),
+                    codec::first_bytes(stored),
+                ));
             }
         }
         Ok(EncodedBlock {

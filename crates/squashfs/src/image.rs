@@ -12,7 +12,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codec::Decoder;
-use tree::{BlockCache, BlockCounts, Cache, Corrupt, Error, ReadAt, Result, to_u64, to_usize};
+use tree::{BlockCache, BlockCounts, Cache, Error, ReadAt, Result, to_u64, to_usize};
 
 use crate::find;
 use crate::raw;
@@ -74,12 +74,11 @@ impl StoredSize {
             || bytes == 0
             || bytes > block_bytes
         {
-            return Err(Corrupt {
-                what: "stored block size is impossible",
+            return Err(Error::corrupt(
+                "stored block size is impossible",
                 at,
-                got: word.into(),
-            }
-            .into());
+                word.into(),
+            ));
         }
         Ok(StoredSize {
             bytes,
@@ -94,12 +93,11 @@ impl Image {
         let available = source.size()?.saturating_sub(base);
         let mut bytes = [0; SUPERBLOCK_BYTES];
         if available < to_u64(SUPERBLOCK_BYTES) {
-            return Err(Corrupt {
-                what: "too short for a squashfs superblock",
-                at: 0,
-                got: available,
-            }
-            .into());
+            return Err(Error::corrupt(
+                "too short for a squashfs superblock",
+                0,
+                available,
+            ));
         }
         source.read_exact_at(&mut bytes, base)?;
         let superblock = match Superblock::parse(&bytes, available) {
@@ -145,12 +143,11 @@ impl Image {
             .filter(|&end| end <= self.superblock.bytes_used)
             .and_then(|_| at.checked_add(self.base));
         let Some(place) = place else {
-            return Err(Corrupt {
-                what: "stored bytes lie beyond the image's end",
+            return Err(Error::corrupt(
+                "stored bytes lie beyond the image's end",
                 at,
-                got: to_u64(buf.len()),
-            }
-            .into());
+                to_u64(buf.len()),
+            ));
         };
         Ok(self.source.read_exact_at(buf, place)?)
     }
@@ -180,7 +177,7 @@ impl Image {
     /// The metadata block at `at`, in a table that ends at `end`.
     pub(crate) fn metadata(&self, at: u64, end: u64) -> Result<Arc<MetadataBlock>> {
         self.metadata.find_or_make(at, |_| {
-            let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
+            let corrupt = |what, got: u64| Error::corrupt(what, at, got);
             let room = end.min(self.superblock.bytes_used).saturating_sub(at);
             if room < 2 {
                 return Err(corrupt("metadata block begins beyond its table", end));
@@ -245,12 +242,11 @@ impl Image {
             self.decode(at, stored.bytes, dst)?
         };
         if len != dst.len() {
-            return Err(Corrupt {
-                what: "data block's content is not as long as the file says",
+            return Err(Error::corrupt(
+                "data block's content is not as long as the file says",
                 at,
-                got: to_u64(len),
-            }
-            .into());
+                to_u64(len),
+            ));
         }
         Ok(())
     }

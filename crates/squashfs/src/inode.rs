@@ -9,7 +9,7 @@
     )
 )]
 
-use tree::{Corrupt, Device, FileKind, Result, Time, to_usize};
+use tree::{Device, Error, FileKind, Result, Time, to_usize};
 use zerocopy::IntoBytes;
 
 use crate::metadata::{MetadataPosition, MetadataReader};
@@ -149,7 +149,11 @@ impl ImageInode {
         let extended = stored_type > 7;
         let basic = stored_type.saturating_sub(if extended { 7 } else { 0 });
         let Some(kind) = kind_of(basic) else {
-            return Err(corrupt("inode type is unknown", at, stored_type.into()));
+            return Err(Error::corrupt(
+                "inode type is unknown",
+                at,
+                stored_type.into(),
+            ));
         };
         let (body, nlink, mut xattrs) = match kind {
             FileKind::Directory => parse_directory(reader, extended)?,
@@ -305,10 +309,6 @@ impl ImageInode {
     }
 }
 
-fn corrupt(what: &'static str, at: u64, got: u64) -> tree::Error {
-    Corrupt { what, at, got }.into()
-}
-
 /// Parses the fields of a directory, its link count, and the index of its attribute set.
 fn parse_directory(reader: &mut MetadataReader, extended: bool) -> Result<(InodeFields, u32, u32)> {
     let raw = if extended {
@@ -359,7 +359,7 @@ fn parse_file(
     };
     let (size, fragment) = (raw.file_size.get(), raw.fragment.get());
     if i64::try_from(size).is_err() {
-        return Err(corrupt("file is impossibly large", at, size));
+        return Err(Error::corrupt("file is impossibly large", at, size));
     }
     let body = InodeFields::File(RegularFile {
         start: raw.start_block.get(),
@@ -379,12 +379,12 @@ fn parse_symlink(reader: &mut MetadataReader, at: u64) -> Result<(InodeFields, u
     let len = raw.symlink_size.get();
     if len == 0 || len > TARGET_BYTES_MAX {
         let what = "symbolic link's target has an impossible length";
-        return Err(corrupt(what, at, len.into()));
+        return Err(Error::corrupt(what, at, len.into()));
     }
     let target = reader.bytes(to_usize(len))?;
     if target.contains(&0) {
         let what = "symbolic link's target contains a NUL";
-        return Err(corrupt(what, at, len.into()));
+        return Err(Error::corrupt(what, at, len.into()));
     }
     let target = target.into();
     Ok((

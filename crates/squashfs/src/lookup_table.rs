@@ -12,7 +12,7 @@
     )
 )]
 
-use tree::{Corrupt, Result, to_u64, to_usize};
+use tree::{Error, Result, to_u64, to_usize};
 
 use crate::image::Image;
 use crate::metadata::{MetadataReader, MetadataWriter};
@@ -40,11 +40,7 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> LookupTable<T> {
         (from, end): (u64, u64),
         count: u32,
     ) -> Result<Self> {
-        let corrupt = |what, got| Corrupt {
-            what,
-            at: list_at,
-            got,
-        };
+        let corrupt = |what, got| Error::corrupt(what, list_at, got);
         let block_count = to_u64(to_usize(count).div_ceil(Self::PER_BLOCK));
         // Linux, too, rejects an image with more or fewer.
         let is_end = |end| {
@@ -54,7 +50,10 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> LookupTable<T> {
                 == Some(end)
         };
         if let Some(end) = list_end.filter(|&end| !is_end(end)) {
-            return Err(corrupt("table's list does not end where the next begins", end).into());
+            return Err(corrupt(
+                "table's list does not end where the next begins",
+                end,
+            ));
         }
         let mut blocks = vec![0u64; to_usize(block_count)];
         image.read(zerocopy::IntoBytes::as_mut_bytes(&mut blocks[..]), list_at)?;
@@ -66,7 +65,7 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> LookupTable<T> {
         for (&block, next) in blocks.iter().zip(ends) {
             let stored = next.saturating_sub(block);
             if block < below || block >= next || stored > to_u64(STORED_METADATA_MAX) {
-                return Err(corrupt("table's blocks are out of order", block).into());
+                return Err(corrupt("table's blocks are out of order", block));
             }
             below = next;
         }

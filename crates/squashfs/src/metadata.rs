@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use codec::Encoder;
-use tree::{Corrupt, Result, to_u64, to_usize};
+use tree::{Error, Result, to_u64, to_usize};
 use zerocopy::FromBytes;
 
 use crate::image::{Image, MetadataBlock};
@@ -53,12 +53,11 @@ impl<'a> MetadataReader<'a> {
         // Only a reader that has just read a record can be at a block's end; Linux refuses
         // references there.
         if place.offset == reader.block.content.len() {
-            return Err(Corrupt {
-                what: "reference leads to the end of its metadata block",
-                at: block_at,
-                got: to_u64(place.offset),
-            }
-            .into());
+            return Err(Error::corrupt(
+                "reference leads to the end of its metadata block",
+                block_at,
+                to_u64(place.offset),
+            ));
         }
         Ok(reader)
     }
@@ -67,21 +66,19 @@ impl<'a> MetadataReader<'a> {
     pub(crate) fn resume(image: &'a Image, end: u64, place: MetadataPosition) -> Result<Self> {
         let MetadataPosition { block_at, offset } = place;
         if block_at >= end {
-            return Err(Corrupt {
-                what: "reference lies beyond its table",
-                at: block_at,
-                got: end,
-            }
-            .into());
+            return Err(Error::corrupt(
+                "reference lies beyond its table",
+                block_at,
+                end,
+            ));
         }
         let block = image.metadata(block_at, end)?;
         if offset > block.content.len() {
-            return Err(Corrupt {
-                what: "reference lies beyond its metadata block",
-                at: block_at,
-                got: to_u64(offset),
-            }
-            .into());
+            return Err(Error::corrupt(
+                "reference lies beyond its metadata block",
+                block_at,
+                to_u64(offset),
+            ));
         }
         Ok(MetadataReader {
             image,
@@ -117,12 +114,11 @@ impl<'a> MetadataReader<'a> {
 
     fn advance(&mut self) -> Result<()> {
         if self.block.content.len() < METADATA_BYTES {
-            return Err(Corrupt {
-                what: "metadata continues after a block that is not full",
-                at: self.block_at,
-                got: to_u64(self.block.content.len()),
-            }
-            .into());
+            return Err(Error::corrupt(
+                "metadata continues after a block that is not full",
+                self.block_at,
+                to_u64(self.block.content.len()),
+            ));
         }
         *self = Self::resume(
             self.image,

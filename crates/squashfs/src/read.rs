@@ -280,12 +280,11 @@ impl Squashfs {
         let at = reader.at();
         let (inode, place) = ImageInode::parse(&mut reader)?;
         if inode.number == 0 || inode.number > superblock.inode_count {
-            return Err(Corrupt {
-                what: "inode number is not one of the image's",
+            return Err(Error::corrupt(
+                "inode number is not one of the image's",
                 at,
-                got: inode.number.into(),
-            }
-            .into());
+                inode.number.into(),
+            ));
         }
         Ok((inode, place))
     }
@@ -296,12 +295,11 @@ impl Squashfs {
     pub(crate) fn check_for_mounting(&self) -> Result<()> {
         let superblock = &self.image.superblock;
         if superblock.algorithm == Algorithm::Lz4 && superblock.flags & flags::OPTIONS == 0 {
-            return Err(Corrupt {
-                what: "lz4 image has no record of its options",
-                at: to_u64(SUPERBLOCK_BYTES),
-                got: superblock.flags.into(),
-            }
-            .into());
+            return Err(Error::corrupt(
+                "lz4 image has no record of its options",
+                to_u64(SUPERBLOCK_BYTES),
+                superblock.flags.into(),
+            ));
         }
         if let Compressor::Xz {
             dictionary_bytes, ..
@@ -309,12 +307,11 @@ impl Squashfs {
             && superblock.flags & flags::OPTIONS != 0
             && to_usize(dictionary_bytes) < raw::METADATA_BYTES
         {
-            return Err(Corrupt {
-                what: "xz image has a dictionary shorter than a metadata block",
-                at: to_u64(SUPERBLOCK_BYTES),
-                got: dictionary_bytes.into(),
-            }
-            .into());
+            return Err(Error::corrupt(
+                "xz image has a dictionary shorter than a metadata block",
+                to_u64(SUPERBLOCK_BYTES),
+                dictionary_bytes.into(),
+            ));
         }
         if let (None, Some(at)) = (superblock.export_table, superblock.export_position) {
             let place = (superblock.directory_table, at);
@@ -322,12 +319,11 @@ impl Squashfs {
             LookupTable::<zerocopy::little_endian::U64>::read(&self.image, at, end, place, count)?;
         }
         if superblock.xattr_table.is_some() && self.xattrs.is_none() {
-            return Err(Corrupt {
-                what: "table of extended attributes has no sets",
-                at: superblock.xattr_table.unwrap_or(0),
-                got: 0,
-            }
-            .into());
+            return Err(Error::corrupt(
+                "table of extended attributes has no sets",
+                superblock.xattr_table.unwrap_or(0),
+                0,
+            ));
         }
         let lists = [
             self.fragments
@@ -460,12 +456,11 @@ fn read_compressor(image: &Image) -> Result<Compressor> {
     let header = u16::from_le_bytes(header);
     let len = usize::from(header & !raw::METADATA_PLAIN);
     if header & raw::METADATA_PLAIN == 0 || len > OPTIONS_BYTES_MAX {
-        return Err(Corrupt {
-            what: "compressor's options are not stored as they must be",
+        return Err(Error::corrupt(
+            "compressor's options are not stored as they must be",
             at,
-            got: header.into(),
-        }
-        .into());
+            header.into(),
+        ));
     }
     let mut record = [0; OPTIONS_BYTES_MAX];
     let (record, _) = record.split_at_mut(len);
@@ -537,12 +532,11 @@ impl FileSystem for Squashfs {
             entries.push(dir_entry(entry));
         }
         if !self.listed.note((from, reader.place()), MetadataRef(dir.0)) {
-            return Err(Corrupt {
-                what: "directory's listing is also that of another directory",
-                at: self.image.superblock.directory_table,
-                got: listing.block.into(),
-            }
-            .into());
+            return Err(Error::corrupt(
+                "directory's listing is also that of another directory",
+                self.image.superblock.directory_table,
+                listing.block.into(),
+            ));
         }
         Ok(entries)
     }
@@ -681,12 +675,11 @@ impl FileSystem for Squashfs {
                     let decoded = image.block(at, size)?;
                     let shown = decoded.get(skip..).and_then(|rest| rest.get(..part_len));
                     let Some(shown) = shown.filter(|_| decoded.len() == len) else {
-                        return Err(Corrupt {
-                            what: "data block is not as long as its file says",
+                        return Err(Error::corrupt(
+                            "data block is not as long as its file says",
                             at,
-                            got: to_u64(decoded.len()),
-                        }
-                        .into());
+                            to_u64(decoded.len()),
+                        ));
                     };
                     part.copy_from_slice(shown);
                 }
@@ -697,12 +690,11 @@ impl FileSystem for Squashfs {
         if !rest.is_empty() {
             let begin = content.block_count().saturating_mul(block_bytes);
             let Some(tail) = self.tail(&content)? else {
-                return Err(Corrupt {
-                    what: "file's blocks end before its size",
-                    at: image.superblock.inode_table,
-                    got: begin,
-                }
-                .into());
+                return Err(Error::corrupt(
+                    "file's blocks end before its size",
+                    image.superblock.inode_table,
+                    begin,
+                ));
             };
             tail.read(image, to_usize(at.saturating_sub(begin)), rest)?;
         }

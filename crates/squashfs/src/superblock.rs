@@ -12,7 +12,7 @@
 use std::mem::offset_of;
 
 use codec::Algorithm;
-use tree::{Corrupt, Error, Result, to_u64};
+use tree::{Error, Result, to_u64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::raw::{self, METADATA_BYTES, flags};
@@ -217,7 +217,7 @@ impl Superblock {
 
 fn corrupt(what: &'static str, field: usize, got: u64) -> Error {
     let at = to_u64(field);
-    Corrupt { what, at, got }.into()
+    Error::corrupt(what, at, got)
 }
 
 /// Checks that each table starts after the previous one, between the superblock and the end of the

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use tree::{Corrupt, Error, Limits, Result, Xattr, to_u64, to_usize};
+use tree::{Error, Limits, Result, Xattr, to_u64, to_usize};
 use zerocopy::IntoBytes;
 
 use crate::image::Image;
@@ -45,12 +45,11 @@ impl XattrTable {
         image.read(header.as_mut_bytes(), at)?;
         let start = header.xattr_table_start.get();
         if start > at || start < image.superblock.directory_table {
-            return Err(Corrupt {
-                what: "extended attributes lie outside their table",
+            return Err(Error::corrupt(
+                "extended attributes lie outside their table",
                 at,
-                got: start,
-            }
-            .into());
+                start,
+            ));
         }
         if header.xattr_ids == 0 {
             return Ok(None);
@@ -62,12 +61,7 @@ impl XattrTable {
         let sets = LookupTable::read(image, list_at, Some(list_end), (start, at), count)?;
         if start == sets.start() {
             let what = "extended attributes have neither names nor values";
-            return Err(Corrupt {
-                what,
-                at,
-                got: start,
-            }
-            .into());
+            return Err(Error::corrupt(what, at, start));
         }
         Ok(Some(XattrTable {
             sets,
@@ -90,7 +84,7 @@ impl XattrTable {
     /// The set at this index, in ascending order of name.
     pub(crate) fn set(&self, image: &Image, index: u32) -> Result<Vec<Xattr>> {
         let at = self.start;
-        let corrupt = |what, got: u64| Error::Corrupt(Corrupt { what, at, got });
+        let corrupt = |what, got: u64| Error::corrupt(what, at, got);
         let Some(set) = self.sets.find(image, index)? else {
             return Err(corrupt(
                 "index of extended attributes is too large",

@@ -124,11 +124,13 @@ impl Error {
             return Error::Unsupported(what);
         }
         let (from, got) = error.found(stored);
-        Error::Corrupt(Corrupt {
-            what: error.as_str(),
-            at: at.saturating_add(to_u64(from)),
-            got,
-        })
+        Error::corrupt(error.as_str(), at.saturating_add(to_u64(from)), got)
+    }
+
+    /// A broken rule, in words that occur only once in the source, the byte offset of the offending
+    /// value, and that value.
+    pub const fn corrupt(what: &'static str, at: u64, got: u64) -> Error {
+        Error::Corrupt(Corrupt { what, at, got })
     }
 
     /// Adds the part of the image or stream concerned. An error that already names a part is

@@ -1,6 +1,6 @@
 //! The devices as one address space: reads by logical address, trying every copy.
 
-use tree::{Corrupt, Error, ReadAt, Result, to_u64, to_usize};
+use tree::{Error, ReadAt, Result, to_u64, to_usize};
 
 use crate::disk::chunk::{Chunk, ChunkMap, Profile};
 use crate::disk::key::{Logical, Physical};
@@ -163,13 +163,7 @@ impl AddressSpace {
 
     /// The chunk that contains all these bytes.
     pub(crate) fn chunk(&self, logical: Logical, len: u64) -> Result<&Chunk> {
-        let corrupt = |what| {
-            Error::Corrupt(Corrupt {
-                what,
-                at: logical.0,
-                got: len,
-            })
-        };
+        let corrupt = |what| Error::corrupt(what, logical.0, len);
         let chunk = self.chunks.find(logical);
         let chunk = chunk.ok_or_else(|| {
             corrupt(if self.lacks_chunks {
@@ -278,11 +272,9 @@ impl AddressSpace {
         open.source
             .read_exact_at(buf, at.0)
             .map_err(|error| match error.kind() {
-                std::io::ErrorKind::UnexpectedEof => Error::Corrupt(Corrupt {
-                    what: "device ends before what it holds",
-                    at: at.0,
-                    got: to_u64(buf.len()),
-                }),
+                std::io::ErrorKind::UnexpectedEof => {
+                    Error::corrupt("device ends before what it holds", at.0, to_u64(buf.len()))
+                }
                 _ => error.into(),
             })
     }

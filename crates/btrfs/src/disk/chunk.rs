@@ -1,6 +1,6 @@
 //! Chunks: the map from logical addresses to devices.
 
-use tree::{Corrupt, Error, Result, to_u64, to_usize};
+use tree::{Error, Result, to_u64, to_usize};
 use zerocopy::FromBytes;
 
 use crate::disk::flags::{block_group, incompat};
@@ -124,7 +124,7 @@ impl Chunk {
         sectorsize: u32,
         incompat: u64,
     ) -> Result<Chunk> {
-        let corrupt = |what, got| Error::Corrupt(Corrupt { what, at, got });
+        let corrupt = |what, got| Error::corrupt(what, at, got);
         if (key.objectid, key.kind) != (object::FIRST_CHUNK_TREE, item::CHUNK_ITEM) {
             return Err(corrupt("chunk has the wrong key", key.objectid));
         }
@@ -331,7 +331,7 @@ pub(crate) fn parse_system_chunks(
     while !array.is_empty() {
         let parsed = whole.saturating_sub(array.len());
         let at = at.saturating_add(to_u64(parsed));
-        let corrupt = |what, got| Error::Corrupt(Corrupt { what, at, got });
+        let corrupt = |what, got| Error::corrupt(what, at, got);
         let cut = || corrupt("system chunk is cut off", to_u64(array.len()));
         let (key, rest) = raw::DiskKey::ref_from_prefix(array).map_err(|_| cut())?;
         let (raw, _) = raw::Chunk::ref_from_prefix(rest).map_err(|_| cut())?;
@@ -369,11 +369,7 @@ impl ChunkMap {
         match self.chunks.get(index) {
             Some(other) if *other == chunk => {}
             Some(other) if other.start < chunk.end() => {
-                return Err(Error::Corrupt(Corrupt {
-                    what: "chunks overlap",
-                    at,
-                    got: chunk.start.0,
-                }));
+                return Err(Error::corrupt("chunks overlap", at, chunk.start.0));
             }
             _ => self.chunks.insert(index, chunk),
         }

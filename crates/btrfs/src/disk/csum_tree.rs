@@ -1,6 +1,6 @@
 //! The checksum tree: a checksum for each sector of data on disk, compressed or not.
 
-use tree::{Corrupt, Error, Result, to_u64, to_usize};
+use tree::{Error, Result, to_u64, to_usize};
 
 use crate::disk::address_space::AddressSpace;
 use crate::disk::key::{Key, Logical, item, object};
@@ -70,13 +70,7 @@ fn look_up(volume: &Volume, tree: &Tree, at: Logical, len: u64, sums: &mut Vec<u
     let mut wanted = at.0;
     let sectors = len.checked_div(sector).unwrap_or(0);
     let end = at.0.saturating_add(sectors.saturating_mul(sector));
-    let missing = |wanted| {
-        Error::Corrupt(Corrupt {
-            what: "data has no checksum",
-            at: wanted,
-            got: sectors,
-        })
-    };
+    let missing = |wanted| Error::corrupt("data has no checksum", wanted, sectors);
     let key = Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, at.0);
     let last = Key { offset: end, ..key };
     let mut cursor = tree.range_back(volume, key, last)?;
@@ -155,11 +149,11 @@ fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> R
         }
         if !is_found {
             first?;
-            return Err(Error::Corrupt(Corrupt {
-                what: "data's checksum differs",
-                at: at.0,
-                got: u32::from_le_bytes([found[0], found[1], found[2], found[3]]).into(),
-            }));
+            return Err(Error::corrupt(
+                "data's checksum differs",
+                at.0,
+                u32::from_le_bytes([found[0], found[1], found[2], found[3]]).into(),
+            ));
         }
     }
     Ok(())

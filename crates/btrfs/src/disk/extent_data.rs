@@ -2,7 +2,7 @@
 //!
 //! Each function takes the checksum tree, or `None` for a file without checksums.
 
-use tree::{Corrupt, Error, Result, to_u64, to_usize};
+use tree::{Error, Result, to_u64, to_usize};
 
 use crate::disk::csum_tree;
 use crate::disk::extent::DataExtent;
@@ -48,11 +48,11 @@ impl DataExtent {
         }
         let from = to_usize(offset);
         let part = decoded.content.get(from..from.saturating_add(dst.len()));
-        dst.copy_from_slice(part.ok_or(Error::Corrupt(Corrupt {
-            what: "part of an extent lies beyond its end",
-            at: self.at.0,
-            got: offset,
-        }))?);
+        dst.copy_from_slice(part.ok_or(Error::corrupt(
+            "part of an extent lies beyond its end",
+            self.at.0,
+            offset,
+        ))?);
         Ok(())
     }
 

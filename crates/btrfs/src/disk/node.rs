@@ -1,6 +1,6 @@
 //! Tree blocks: leaves, which hold items, and nodes, which point at blocks one level below.
 
-use tree::{Corrupt, Error, Result, to_u64, to_usize};
+use tree::{Error, Result, to_u64, to_usize};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::disk::address_space::AddressSpace;
@@ -88,11 +88,11 @@ impl TreeBlock {
         gone: Option<TreeBlock>,
     ) -> Result<TreeBlock> {
         if !at.0.is_multiple_of(superblock.sectorsize.into()) {
-            return Err(Error::Corrupt(Corrupt {
-                what: "tree block begins within a sector",
-                at: at.0,
-                got: expected.tree,
-            }));
+            return Err(Error::corrupt(
+                "tree block begins within a sector",
+                at.0,
+                expected.tree,
+            ));
         }
         let new = || vec![0; to_usize(superblock.nodesize)].into_boxed_slice();
         let mut bytes = gone.map_or_else(new, |node| node.bytes);
@@ -157,13 +157,7 @@ impl TreeBlock {
         at: Logical,
         superblock: &Superblock,
     ) -> Result<TreeBlock> {
-        let corrupt = |what, got| {
-            Error::Corrupt(Corrupt {
-                what,
-                at: at.0,
-                got,
-            })
-        };
+        let corrupt = |what, got| Error::corrupt(what, at.0, got);
         let (header, _) = raw::BlockHeader::ref_from_prefix(&bytes).expect("a block is longer");
         let checksum = superblock.checksum;
         if !checksum.is_of(bytes.split_at(CHECKSUM_BYTES).1, &header.csum) {
@@ -235,11 +229,7 @@ impl TreeBlock {
     }
 
     fn corrupt(&self, what: &'static str, got: u64) -> Error {
-        Error::Corrupt(Corrupt {
-            what,
-            at: self.at.0,
-            got,
-        })
+        Error::corrupt(what, self.at.0, got)
     }
 
     /// Items are packed from the end of the block downwards, without gaps, with ascending keys.
@@ -438,10 +428,6 @@ impl TreeBlock {
 impl TreeItem<'_> {
     /// The error for a broken rule in this item.
     pub(crate) fn corrupt(&self, what: &'static str, got: u64) -> Error {
-        Error::Corrupt(Corrupt {
-            what,
-            at: self.at,
-            got,
-        })
+        Error::corrupt(what, self.at, got)
     }
 }

@@ -23,9 +23,7 @@ pub(crate) const LEVELS_MAX: u8 = 8;
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// `struct btrfs_disk_key`: the address of every item.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DiskKey {
     /// The object of the item.
@@ -38,9 +36,7 @@ pub(crate) struct DiskKey {
 const _: () = assert!(size_of::<DiskKey>() == 17);
 
 /// `struct btrfs_dev_item`: a device of the file system.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DevItem {
     /// 1 or more.
@@ -75,9 +71,7 @@ pub(crate) struct DevItem {
 const _: () = assert!(size_of::<DevItem>() == 98);
 
 /// `struct btrfs_root_backup`: the tree roots of one of the last four commits.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RootBackup {
     pub(crate) tree_root: U64,
@@ -197,9 +191,7 @@ const _: () = assert!(size_of::<Superblock>() == SUPERBLOCK_BYTES);
 pub(crate) const SUPERBLOCK_SEEDING: u64 = 1 << 32;
 
 /// `struct btrfs_chunk`; its stripes follow.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Chunk {
     /// Length in logical bytes.
@@ -224,9 +216,7 @@ pub(crate) struct Chunk {
 const _: () = assert!(size_of::<Chunk>() == 48);
 
 /// `struct btrfs_stripe`: the place of a part of a chunk.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Stripe {
     /// The device's ID.
@@ -239,9 +229,7 @@ pub(crate) struct Stripe {
 const _: () = assert!(size_of::<Stripe>() == 32);
 
 /// `struct btrfs_header`: starts every tree block.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct BlockHeader {
     /// Checksum of everything that follows in the block.
@@ -274,9 +262,7 @@ pub(crate) const HEADER_RELOCATED: u64 = 2;
 pub(crate) const HEADER_BACKREF_REVISION_1: u64 = 1 << 56;
 
 /// `struct btrfs_item`: an item of a leaf.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct LeafItem {
     /// Its key.
@@ -289,9 +275,7 @@ pub(crate) struct LeafItem {
 const _: () = assert!(size_of::<LeafItem>() == 25);
 
 /// `struct btrfs_key_ptr`: a pointer of a node.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct KeyPtr {
     /// The first key of the block.
@@ -327,9 +311,7 @@ pub(crate) struct Timespec {
 const _: () = assert!(size_of::<Timespec>() == 12);
 
 /// `struct btrfs_inode_item`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeItem {
     /// Generation in which it was created.
@@ -366,9 +348,7 @@ const _: () = assert!(size_of::<InodeItem>() == 160);
 
 /// `struct btrfs_inode_ref`: a name of an inode in the directory that the key names; the name
 /// follows.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeRef {
     /// Its directory index.
@@ -379,9 +359,7 @@ pub(crate) struct InodeRef {
 const _: () = assert!(size_of::<InodeRef>() == 10);
 
 /// `struct btrfs_inode_extref`: a name of an inode; the name follows.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeExtref {
     /// The directory.
@@ -395,9 +373,7 @@ const _: () = assert!(size_of::<InodeExtref>() == 18);
 
 /// `struct btrfs_dir_item`: an entry of a directory, or an extended attribute; name and value
 /// follow.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DirItem {
     /// The inode's key, or the root's; all zero for an attribute.
@@ -416,9 +392,7 @@ const _: () = assert!(size_of::<DirItem>() == 30);
 
 /// The first part of `struct btrfs_file_extent_item`; followed by the content if it is inline,
 /// otherwise by an [`ExtentPlace`].
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct FileExtentItem {
     /// Generation in which it was created.
@@ -437,9 +411,7 @@ pub(crate) struct FileExtentItem {
 const _: () = assert!(size_of::<FileExtentItem>() == 21);
 
 /// The second part of `struct btrfs_file_extent_item` if the content is not inline.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct ExtentPlace {
     /// Logical address of the stored bytes; 0 for a hole.
@@ -454,9 +426,7 @@ pub(crate) struct ExtentPlace {
 const _: () = assert!(size_of::<ExtentPlace>() == 32);
 
 /// `struct btrfs_root_item`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RootItem {
     /// Metadata of the tree as a whole.
@@ -516,9 +486,7 @@ pub(crate) const ROOT_READ_ONLY: u64 = 1;
 pub(crate) const ROOT_DEAD: u64 = 1 << 48;
 
 /// `struct btrfs_root_ref`: the place of a subvolume; the name follows.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RootRef {
     /// Inode of the directory.
@@ -531,9 +499,7 @@ pub(crate) struct RootRef {
 const _: () = assert!(size_of::<RootRef>() == 18);
 
 /// `struct btrfs_extent_item`: starts an item of the extent tree.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct ExtentItem {
     /// Total number of references of all kinds.
@@ -555,9 +521,7 @@ pub(crate) const EXTENT_FULL_BACKREF: u64 = 1 << 8;
 
 /// `struct btrfs_tree_block_info`: describes a tree block without
 /// [`crate::incompat::SKINNY_METADATA`].
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct TreeBlockInfo {
     /// The block's first key.
@@ -568,9 +532,7 @@ pub(crate) struct TreeBlockInfo {
 const _: () = assert!(size_of::<TreeBlockInfo>() == 18);
 
 /// `struct btrfs_extent_data_ref`: references from one inode to an extent at one offset.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct ExtentDataRef {
     /// The subvolume.
@@ -585,9 +547,7 @@ pub(crate) struct ExtentDataRef {
 const _: () = assert!(size_of::<ExtentDataRef>() == 28);
 
 /// `struct btrfs_block_group_item`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct BlockGroupItem {
     /// Bytes of extents.
@@ -600,9 +560,7 @@ pub(crate) struct BlockGroupItem {
 const _: () = assert!(size_of::<BlockGroupItem>() == 24);
 
 /// `struct btrfs_dev_extent`: a part of a device that a chunk occupies.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DevExtent {
     /// 3.
@@ -619,9 +577,7 @@ pub(crate) struct DevExtent {
 const _: () = assert!(size_of::<DevExtent>() == 48);
 
 /// `struct btrfs_free_space_info`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct FreeSpaceInfo {
     /// Number of free extents in the block group.
@@ -639,9 +595,7 @@ pub(crate) const FREE_SPACE_BITMAPS: u32 = 1;
 pub(crate) const SUPERBLOCK_METADATA_DUMP: u64 = 1 << 33 | 1 << 34;
 
 /// `struct btrfs_qgroup_status_item`, with the last field of simple quotas, which are newer.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct QgroupStatus {
     /// 1.
@@ -667,9 +621,7 @@ pub(crate) const QGROUP_INCONSISTENT: u64 = 4;
 pub(crate) const QGROUP_SIMPLE: u64 = 8;
 
 /// `struct btrfs_qgroup_info_item`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct QgroupInfo {
     /// The commit that changed it.
@@ -686,9 +638,7 @@ pub(crate) struct QgroupInfo {
 const _: () = assert!(size_of::<QgroupInfo>() == 40);
 
 /// `struct btrfs_free_space_header`: describes the free space cache of a block group.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct FreeSpaceHeader {
     /// The inode in the root tree that holds the cache.
@@ -703,9 +653,7 @@ pub(crate) struct FreeSpaceHeader {
 const _: () = assert!(size_of::<FreeSpaceHeader>() == 41);
 
 /// `struct btrfs_free_space_entry`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct FreeSpaceEntry {
     /// Logical address.

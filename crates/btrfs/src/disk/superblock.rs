@@ -3,7 +3,7 @@
 //! A device has up to three copies at fixed places. Each commit writes all of them, the first one
 //! first.
 
-use tree::{Corrupt, Error, ReadAt, Result, to_u64, to_usize};
+use tree::{Error, ReadAt, Result, to_u64, to_usize};
 use zerocopy::FromBytes;
 
 use crate::disk::checksum::ChecksumType;
@@ -193,13 +193,7 @@ fn check_features(incompat: u64) -> Result<()> {
 
 /// Checks the sizes of blocks and the roots of trees.
 fn check_trees(raw: &raw::Superblock, place: Physical) -> Result<()> {
-    let corrupt = |what, got| {
-        Error::Corrupt(Corrupt {
-            what,
-            at: place.0,
-            got,
-        })
-    };
+    let corrupt = |what, got| Error::corrupt(what, place.0, got);
     let (sectorsize, nodesize) = (raw.sectorsize.get(), raw.nodesize.get());
     let is_size =
         |bytes: u32, min: u32| bytes.is_power_of_two() && (min..=BLOCK_BYTES.1).contains(&bytes);
@@ -237,13 +231,7 @@ fn check_trees(raw: &raw::Superblock, place: Physical) -> Result<()> {
 
 /// Checks the totals, the number of devices, and the age of the chunk tree.
 fn check_totals(raw: &raw::Superblock, place: Physical) -> Result<()> {
-    let corrupt = |what, got| {
-        Error::Corrupt(Corrupt {
-            what,
-            at: place.0,
-            got,
-        })
-    };
+    let corrupt = |what, got| Error::corrupt(what, place.0, got);
     let nodesize_bytes = u64::from(raw.nodesize.get());
     if raw.bytes_used.get() < TREES_MIN * nodesize_bytes {
         return Err(corrupt(
@@ -287,13 +275,7 @@ impl Superblock {
     /// features that this program lacks.
     pub fn parse(bytes: &[u8; SUPERBLOCK_BYTES], place: Physical) -> Result<Superblock> {
         let raw = raw::Superblock::ref_from_bytes(bytes).expect("a superblock fills 4096 bytes");
-        let corrupt = |what, got| {
-            Error::Corrupt(Corrupt {
-                what,
-                at: place.0,
-                got,
-            })
-        };
+        let corrupt = |what, got| Error::corrupt(what, place.0, got);
         if raw.magic != raw::MAGIC {
             let magic = u64::from_le_bytes(raw.magic);
             return Err(corrupt("not a btrfs superblock", magic));
@@ -419,11 +401,7 @@ impl Superblock {
             }
         }
         newest.ok_or_else(|| {
-            first_error.unwrap_or(Error::Corrupt(Corrupt {
-                what: "too short for a btrfs superblock",
-                at: 0,
-                got: size,
-            }))
+            first_error.unwrap_or(Error::corrupt("too short for a btrfs superblock", 0, size))
         })
     }
 }

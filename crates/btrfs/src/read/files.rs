@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tree::{
-    Checksum, Corrupt, DirEntry, Error, Extent, ExtentId, FileAttributes, FileKind, FileSystem,
-    Ino, Inventory, Metadata, Result, Storage, Xattr, to_usize, with_metadata,
+    Checksum, DirEntry, Error, Extent, ExtentId, FileAttributes, FileKind, FileSystem, Ino,
+    Inventory, Metadata, Result, Storage, Xattr, to_usize, with_metadata,
 };
 
 use super::Btrfs;
@@ -269,11 +269,7 @@ impl Subvolume {
         let inode = tree.get(self.volume(), key, |item| {
             StoredInode::parse(&item, &self.volume().superblock)
         })?;
-        inode.ok_or(Error::Corrupt(Corrupt {
-            what: "inode has no item",
-            at: tree.root.0,
-            got: number,
-        }))
+        inode.ok_or(Error::corrupt("inode has no item", tree.root.0, number))
     }
 
     /// A regular file or a symbolic link.
@@ -310,11 +306,11 @@ impl Subvolume {
             return Ok(self.checksums.as_ref());
         }
         self.btrfs.shown_checksums()?;
-        Err(Error::Corrupt(Corrupt {
-            what: "there is no checksum tree",
-            at: self.btrfs.roots.root.0,
-            got: object::CSUM_TREE,
-        }))
+        Err(Error::corrupt(
+            "there is no checksum tree",
+            self.btrfs.roots.root.0,
+            object::CSUM_TREE,
+        ))
     }
 
     pub(super) fn entry(
@@ -368,11 +364,11 @@ impl Subvolume {
 /// The target of a symbolic link; fails for other files.
 fn check_target(target: &[u8], tree: &Tree, number: u64) -> Result<()> {
     if target.is_empty() || target.contains(&0) {
-        return Err(Error::Corrupt(Corrupt {
-            what: "link's target cannot be one",
-            at: tree.root.0,
-            got: number,
-        }));
+        return Err(Error::corrupt(
+            "link's target cannot be one",
+            tree.root.0,
+            number,
+        ));
     }
     Ok(())
 }
@@ -426,11 +422,11 @@ impl FileSystem for Subvolume {
             .array_windows()
             .any(|[one, next]| one.name == next.name)
         {
-            return Err(Error::Corrupt(Corrupt {
-                what: "name comes twice in a directory",
-                at: tree.root.0,
-                got: number,
-            }));
+            return Err(Error::corrupt(
+                "name comes twice in a directory",
+                tree.root.0,
+                number,
+            ));
         }
         Ok(entries)
     }
@@ -482,11 +478,11 @@ impl FileSystem for Subvolume {
             return Err(NO_LINK);
         }
         if inode.size > LINK_BYTES_MAX {
-            return Err(Error::Corrupt(Corrupt {
-                what: "link's target is longer than a path",
-                at: tree.root.0,
-                got: inode.size,
-            }));
+            return Err(Error::corrupt(
+                "link's target is longer than a path",
+                tree.root.0,
+                inode.size,
+            ));
         }
         let mut target = vec![0; to_usize(inode.size)];
         self.read(&file, 0, &mut target)?;
@@ -516,11 +512,7 @@ impl FileSystem for Subvolume {
             .array_windows()
             .any(|[one, next]| one.name == next.name)
         {
-            return Err(Error::Corrupt(Corrupt {
-                what: "attribute comes twice",
-                at: tree.root.0,
-                got: number,
-            }));
+            return Err(Error::corrupt("attribute comes twice", tree.root.0, number));
         }
         Ok(xattrs)
     }

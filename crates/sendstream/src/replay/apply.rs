@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ::tree::{
-    Corrupt, Encoding, Error, FileAttributes, FileKind, FileSystem, Ino, Metadata, Overlay, Result,
-    Scratch, Xattr,
+    Encoding, Error, FileAttributes, FileKind, FileSystem, Ino, Metadata, Overlay, Result, Scratch,
+    Xattr,
 };
 
 use super::KnownTree;
@@ -46,7 +46,7 @@ impl Applying {
         at: u64,
         scratch: &Scratch,
     ) -> Result<Applying> {
-        let wrong = |what, got| Err(Error::Corrupt(Corrupt { what, at, got }));
+        let wrong = |what, got| Err(Error::corrupt(what, at, got));
         let mut trees = Vec::new();
         let mut depth = 0;
         let overlay = match sent.parent {
@@ -447,11 +447,7 @@ impl TreeSink<'_> {
 
 impl At {
     fn wrong<T>(self, what: &'static str, got: u64) -> Result<T> {
-        Err(Error::Corrupt(Corrupt {
-            what,
-            at: self.data,
-            got,
-        }))
+        Err(Error::corrupt(what, self.data, got))
     }
 }
 

@@ -8,7 +8,7 @@ mod tree;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use ::tree::{Corrupt, Error, FileSystem, ReadAt, Result, Scratch, StoreId};
+use ::tree::{Error, FileSystem, ReadAt, Result, Scratch, StoreId};
 
 use self::apply::Applying;
 use self::tree::ReplayInput;
@@ -168,7 +168,7 @@ impl Replay {
 }
 
 fn wrong(what: &'static str, at: u64) -> Error {
-    Error::Corrupt(Corrupt { what, at, got: 0 })
+    Error::corrupt(what, at, 0)
 }
 
 /// Reads from the beginning to the end.

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
 use codec::Decoder;
-use tree::{Corrupt, Error, Parallel, Progress, Result, ordered};
+use tree::{Error, Parallel, Progress, Result, ordered};
 
 use self::names::KnownNames;
 use crate::apply::apply;
@@ -209,9 +209,5 @@ impl<R: Read> Iterator for DecodeJobs<'_, R> {
 }
 
 fn wrong(record: &CommandRecord<'_>, what: &'static str) -> Error {
-    Error::from(Corrupt {
-        what,
-        at: record.at,
-        got: record.command.number().into(),
-    })
+    Error::corrupt(what, record.at, record.command.number().into())
 }

@@ -2,8 +2,8 @@
 
 use codec::{Decoder, Encoder};
 use tree::{
-    Checksum, ContentReader, Corrupt, Encoding, Error, Extent, ExtentKind, FileId, Inventory,
-    KeptCount, OldExtents, Result,
+    Checksum, ContentReader, Encoding, Error, Extent, ExtentKind, FileId, Inventory, KeptCount,
+    OldExtents, Result,
 };
 
 use super::choice::{Choice, Chooser};
@@ -381,11 +381,11 @@ impl<'a> DataEncoder<'a> {
             self.content
                 .read(file, extent.offset, &mut worker.content[..len])?;
             if stored.unencoded_offset > 0 || extent.len < stored.unencoded_len {
-                return Err(Error::Corrupt(Corrupt {
-                    what: "a stored extent does not decode",
-                    at: extent.id.map_or(0, |id| id.0),
-                    got: found,
-                }));
+                return Err(Error::corrupt(
+                    "a stored extent does not decode",
+                    extent.id.map_or(0, |id| id.0),
+                    found,
+                ));
             }
             return self.piece(worker, file, extent.offset, len);
         };
