@@ -18,6 +18,7 @@ pub mod json;
 mod output;
 mod prepare;
 mod read_at;
+mod records;
 mod seekable;
 mod sha256;
 mod summary;
