@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use codec::{Encoder, Settings};
 use tree::edit::Patterns;
-use tree::{Error, ImageSummary, Limits, OldImage, Result, Time, Verify};
+use tree::{Error, ImageSummary, Limits, OldImage, Result, Time, Verify, setters};
 
 use crate::disk::checksum::ChecksumType;
 use crate::disk::chunk::Profile;
@@ -203,22 +203,6 @@ impl Default for Options {
             verify: Verify::Encoded,
         }
     }
-}
-
-/// Adds a method for each field, which sets it.
-macro_rules! setters {
-    ($options:ident { $($field:ident: $value:ty,)* }) => {
-        impl $options {
-            $(
-                #[doc = concat!("Sets the field `", stringify!($field), "`.")]
-                #[must_use]
-                pub fn $field(mut self, $field: $value) -> Self {
-                    self.$field = $field;
-                    self
-                }
-            )*
-        }
-    };
 }
 
 setters!(Options {

@@ -76,6 +76,15 @@ pub(crate) enum BlockResult {
     LostFragment { number: u32, error: Error },
 }
 
+fn block(file: FileId, first: bool, len: usize, stored: Option<EncodedBlock>) -> BlockResult {
+    BlockResult::Block {
+        file,
+        first,
+        len,
+        stored,
+    }
+}
+
 /// A data or fragment block that has no place yet.
 pub(crate) struct EncodedBlock {
     /// A buffer of the size of a block; the block is at its start.
@@ -133,6 +142,13 @@ impl BlockEncoder<'_> {
     }
 
     pub(crate) fn work(&self, worker: &mut ThreadCodec, job: BlockJob) -> Result<BlockResult> {
+        let fragment = |number, stored, len, files| BlockResult::Fragment {
+            number,
+            stored,
+            len,
+            files,
+            lost: Vec::new(),
+        };
         match job {
             BlockJob::Holes { file, first, bytes } => Ok(BlockResult::Holes { file, first, bytes }),
             BlockJob::Unreadable { file, error } => self.unreadable(file, error),
@@ -147,12 +163,11 @@ impl BlockEncoder<'_> {
                 first,
                 extent,
             } => match self.keep_block(worker, file, &extent) {
-                Ok(Some(stored)) => Ok(BlockResult::Block {
-                    file,
-                    first,
-                    len: extent.len as usize,
-                    stored: Some(stored),
-                }),
+                Ok(Some(stored)) => {
+                    let len = extent.len as usize;
+                    Ok(block(file, first, len, Some(stored)))
+                }
+
                 Ok(None) => self.block(worker, file, first, (extent.offset, extent.len as usize)),
                 Err(error) => self.unreadable(file, error),
             },
@@ -163,25 +178,19 @@ impl BlockEncoder<'_> {
                 len,
                 files,
             } => match self.keep_fragment(worker, file, &extent, len) {
-                Ok(stored) => Ok(BlockResult::Fragment {
-                    number,
-                    stored,
-                    len,
-                    files,
-                    lost: Vec::new(),
-                }),
+                Ok(stored) => Ok(fragment(number, stored, len, files)),
                 Err(error) if self.options.skip_unreadable => {
                     Ok(BlockResult::LostFragment { number, error })
                 }
                 Err(error) => Err(self.content.in_file(file, error)),
             },
-            BlockJob::OldFragment { number, fragment } => Ok(BlockResult::Fragment {
+            BlockJob::OldFragment {
                 number,
-                stored: self.old_fragment(&fragment)?,
-                len: fragment.len,
-                files: fragment.files,
-                lost: Vec::new(),
-            }),
+                fragment: old,
+            } => {
+                let stored = self.old_fragment(&old)?;
+                Ok(fragment(number, stored, old.len, old.files))
+            }
             BlockJob::Read(batch) => self.read_batch(batch).map(BlockResult::Read),
             BlockJob::Packed {
                 number,
@@ -192,13 +201,8 @@ impl BlockEncoder<'_> {
             } => {
                 std::mem::swap(&mut worker.content, &mut content);
                 self.content.recycle(content);
-                Ok(BlockResult::Fragment {
-                    number,
-                    stored: self.encode(worker, len, filter)?,
-                    len,
-                    files,
-                    lost: Vec::new(),
-                })
+                let stored = self.encode(worker, len, filter)?;
+                Ok(fragment(number, stored, len, files))
             }
             BlockJob::Fragment { number, tails } => {
                 let (mut len, mut lost) = (0, Vec::new());
@@ -268,12 +272,7 @@ impl BlockEncoder<'_> {
         (offset, len): (u64, usize),
     ) -> Result<BlockResult> {
         if let Some(stored) = self.trusted_block(worker, (file, offset), len) {
-            return Ok(BlockResult::Block {
-                file,
-                first,
-                len,
-                stored: Some(stored),
-            });
+            return Ok(block(file, first, len, Some(stored)));
         }
         let content = &mut worker.content[..len];
         let filter = match self.read(file, offset, content) {
@@ -287,12 +286,7 @@ impl BlockEncoder<'_> {
         } else {
             Some(self.encode(worker, len, filter)?)
         };
-        Ok(BlockResult::Block {
-            file,
-            first,
-            len,
-            stored,
-        })
+        Ok(block(file, first, len, stored))
     }
 
     /// Copies a compressed extent of the source as it is stored, without bytes after its end;

@@ -1,7 +1,7 @@
 //! Options for creating an image, and the summary of the result.
 
 use codec::{Encoder, Settings};
-use tree::{Error, ImageSummary, OldImage, Result, Time, Verify};
+use tree::{Error, ImageSummary, OldImage, Result, Time, Verify, setters};
 
 use crate::superblock::{BLOCK_LOG2_MAX, BLOCK_LOG2_MIN};
 
@@ -114,22 +114,7 @@ impl Default for Options {
     }
 }
 
-macro_rules! setters {
-    ($($name:ident: $type:ty,)*) => {
-        impl Options {
-            $(
-                #[doc = concat!("Replaces [`", stringify!($name), "`](Options#structfield.", stringify!($name), ").")]
-                #[must_use]
-                pub fn $name(mut self, $name: $type) -> Options {
-                    self.$name = $name.into();
-                    self
-                }
-            )*
-        }
-    };
-}
-
-setters! {
+setters!(Options {
     compression: impl Into<Option<Settings>>,
     block_bytes: u32,
     fragments: Fragments,
@@ -149,7 +134,7 @@ setters! {
     filter_code: bool,
     skip_unreadable: bool,
     verify: Verify,
-}
+});
 
 impl Options {
     /// A modification time as far as the epoch allows it.

@@ -79,12 +79,6 @@ impl<'a> TrialImage<'a> {
         let mut blocks = Vec::new();
         for job in plan.jobs(inventory) {
             match job {
-                BlockJob::Holes { .. }
-                | BlockJob::Keep { .. }
-                | BlockJob::KeepFragment { .. }
-                | BlockJob::OldFragment { .. }
-                | BlockJob::Read(_)
-                | BlockJob::Packed { .. } => {}
                 BlockJob::Unreadable { file, error } => {
                     let path = inventory.path(inventory.first_name(file));
                     return Err(error.in_file("read", &path));
@@ -106,6 +100,8 @@ impl<'a> TrialImage<'a> {
                         tails: tails.into(),
                     });
                 }
+                // Holes have no content, and nothing is kept.
+                _ => {}
             }
         }
         Ok(TrialImage {
@@ -202,12 +198,7 @@ impl<'a> TrialImage<'a> {
                         unused: 0.into(),
                     };
                 }
-                BlockJob::Keep { .. }
-                | BlockJob::KeepFragment { .. }
-                | BlockJob::OldFragment { .. }
-                | BlockJob::Read(_)
-                | BlockJob::Packed { .. }
-                | BlockJob::Unreadable { .. } => {}
+                _ => {}
             }
         }
         data

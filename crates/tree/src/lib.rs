@@ -20,6 +20,7 @@ mod prepare;
 mod read_at;
 mod records;
 mod seekable;
+mod setters;
 mod sha256;
 mod summary;
 mod table;

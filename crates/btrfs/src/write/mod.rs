@@ -106,10 +106,10 @@ fn summarize(inventory: &Inventory, area: &Area<'_>, summary: &mut CreateSummary
     let is_inline = |&file: &FileId| matches!(area.content(file), FileContent::Inline { .. });
     summary.inline_files = inventory.files().filter(is_inline).count() as u64;
     summary.extents = area.extent_count() as u64;
-    summary.compressed = area.compressed.iter().sum();
-    summary.image.kept = area.kept;
-    summary.image.reused = area.reused;
-    summary.image.encoded = area.encoded;
+    summary.compressed = area.counts.compressed.iter().sum();
+    summary.image.kept = area.counts.kept;
+    summary.image.reused = area.counts.reused;
+    summary.image.encoded = area.counts.encoded;
     summary.image.old_differs = area.old_differs;
     summary.image.data_bytes = area.groups.iter().map(|group| group.used).sum();
 }

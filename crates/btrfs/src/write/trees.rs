@@ -370,7 +370,7 @@ impl<'a> TreeWriter<'a> {
             flags |= incompat::DEFAULT_SUBVOL;
         }
         let has = |compression: Compression, settings: fn(&Settings) -> bool| {
-            self.area.compressed[usize::from(compression.number())] > 0
+            self.area.counts.compressed[usize::from(compression.number())] > 0
                 || self.options.compression.as_ref().is_some_and(settings)
         };
         if has(Compression::Lzo, |settings| {

@@ -176,18 +176,24 @@ pub(crate) struct Area<'a> {
     contents: RecordTable<4>,
     /// Where large tables are.
     pub(crate) scratch: Scratch,
-    /// Number of compressed extents and inline files, indexed by algorithm ID.
-    pub(crate) compressed: [u64; 4],
-    /// Number of extents copied from the source without re-encoding.
-    pub(crate) kept: KeptCount,
-    /// Number of extents and inline files kept from an older image.
-    pub(crate) reused: u64,
-    /// Number of extents and inline files made from content.
-    pub(crate) encoded: u64,
+    pub(crate) counts: AreaCounts,
     /// Whether nothing was kept from an older image because it was made with other settings.
     pub(crate) old_differs: bool,
     /// Files that could not be read.
     pub(crate) lost: Lost,
+}
+
+/// Numbers of extents and inline files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AreaCounts {
+    /// Compressed ones, indexed by algorithm ID.
+    pub(crate) compressed: [u64; 4],
+    /// Extents copied from the source without re-encoding.
+    pub(crate) kept: KeptCount,
+    /// Those kept from an older image.
+    pub(crate) reused: u64,
+    /// Those made from content.
+    pub(crate) encoded: u64,
 }
 
 /// The size of an [`Area`] at some point, to go back to.
@@ -202,10 +208,7 @@ pub(crate) struct AreaMark {
     runs: usize,
     sectors: u64,
     sums: u64,
-    compressed: [u64; 4],
-    kept: KeptCount,
-    reused: u64,
-    encoded: u64,
+    counts: AreaCounts,
 }
 
 impl<'a> Area<'a> {
@@ -232,10 +235,7 @@ impl<'a> Area<'a> {
             sums: SpooledBytes::new(output.scratch()?),
             contents,
             scratch,
-            compressed: [0; 4],
-            kept: KeptCount::default(),
-            reused: 0,
-            encoded: 0,
+            counts: AreaCounts::default(),
             old_differs: false,
             lost,
         })
@@ -329,7 +329,7 @@ impl<'a> Area<'a> {
         };
         self.extents.push(extent.pack());
         if piece.compression != 0 {
-            self.compressed[usize::from(piece.compression)] += 1;
+            self.counts.compressed[usize::from(piece.compression)] += 1;
         }
         Ok(index)
     }
@@ -372,8 +372,8 @@ impl<'a> Area<'a> {
 
     /// Counts extents that were not kept from the source.
     fn count(&mut self, is_reused: bool, kept: u64) {
-        self.reused += u64::from(is_reused);
-        self.encoded += u64::from(!is_reused && kept == 0);
+        self.counts.reused += u64::from(is_reused);
+        self.counts.encoded += u64::from(!is_reused && kept == 0);
     }
 
     fn put(&mut self, piece: &UnplacedExtent) -> Result<u64> {
@@ -381,7 +381,7 @@ impl<'a> Area<'a> {
         if piece.is_reserved {
             return Ok(at);
         }
-        self.kept += piece.kept;
+        self.counts.kept += piece.kept;
         self.count(piece.is_reused, piece.kept.count);
         self.output.write_all_at(&piece.buffer[..piece.len], at)?;
         if piece.sums.is_empty() {
@@ -423,7 +423,7 @@ impl<'a> Area<'a> {
     ) -> Result<FileContent> {
         self.count(is_reused, 0);
         if compression != 0 {
-            self.compressed[usize::from(compression)] += 1;
+            self.counts.compressed[usize::from(compression)] += 1;
         }
         Ok(FileContent::Inline {
             at: self.inline.append(bytes)?,
@@ -442,10 +442,7 @@ impl<'a> Area<'a> {
             runs: self.runs.len(),
             sectors: self.runs.last().map_or(0, |run| run.sectors),
             sums: self.sums.len(),
-            compressed: self.compressed,
-            kept: self.kept,
-            reused: self.reused,
-            encoded: self.encoded,
+            counts: self.counts,
         }
     }
 
@@ -480,10 +477,7 @@ impl<'a> Area<'a> {
             run.sectors = mark.sectors;
         }
         self.sums.truncate(mark.sums);
-        self.compressed = mark.compressed;
-        self.kept = mark.kept;
-        self.reused = mark.reused;
-        self.encoded = mark.encoded;
+        self.counts = mark.counts;
     }
 
     /// Records that a file will not be in the image.

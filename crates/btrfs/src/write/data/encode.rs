@@ -272,11 +272,9 @@ impl<'a> DataEncoder<'a> {
             buffer,
             len: stored,
             ram: wanted.ram as u64,
-            skip: 0,
             compression: wanted.compression.number(),
-            kept: KeptCount::default(),
             is_reused: true,
-            is_reserved: false,
+            ..UnplacedExtent::default()
         })
     }
 
@@ -332,12 +330,10 @@ impl<'a> DataEncoder<'a> {
             buffer,
             len,
             ram: ram as u64,
-            skip: 0,
             compression,
             sums,
-            kept: KeptCount::default(),
             is_reused,
-            is_reserved: false,
+            ..UnplacedExtent::default()
         })
     }
 
@@ -397,8 +393,7 @@ impl<'a> DataEncoder<'a> {
             skip: stored.unencoded_offset as u32,
             compression: compression.number(),
             kept: KeptCount::one(checksum, self.options.verify.decodes_kept(checksum)),
-            is_reused: false,
-            is_reserved: false,
+            ..UnplacedExtent::default()
         })
     }
 

@@ -85,6 +85,7 @@ pub(super) enum SmallContent {
 }
 
 /// An extent that has no place yet.
+#[derive(Default)]
 pub(super) struct UnplacedExtent {
     /// The extent is the start of the buffer.
     pub(super) buffer: Vec<u8>,
@@ -107,15 +108,10 @@ impl UnplacedExtent {
     /// A preallocated extent.
     pub(super) fn reserved(len: u64) -> UnplacedExtent {
         UnplacedExtent {
-            buffer: Vec::new(),
             len: len as usize,
             ram: len,
-            skip: 0,
-            compression: 0,
-            sums: Vec::new(),
-            kept: KeptCount::default(),
-            is_reused: false,
             is_reserved: true,
+            ..UnplacedExtent::default()
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use codec::Settings;
-use tree::{Duplicates, FileId, Inventory, KeptCount, Lost, NoProgress, Output, Parallel, Result};
+use tree::{Duplicates, FileId, Inventory, Lost, NoProgress, Output, Parallel, Result};
 
 use super::area::Area;
 use super::encode::{DataEncoder, EncodeWorker};
@@ -192,12 +192,9 @@ impl<'a> ImageTrial<'a> {
                 buffer: work.content.buffer(),
                 len: stored,
                 ram: ram as u64,
-                skip: 0,
                 compression: if stored < ram { number } else { 0 },
                 sums: vec![0; sums],
-                kept: KeptCount::default(),
-                is_reserved: false,
-                is_reused: false,
+                ..UnplacedExtent::default()
             }
         };
         for job in jobs(inventory, &originals, &self.nothing_lost, &self.options) {

@@ -1,0 +1,19 @@
+//! The builders of options, which btrfs and SquashFS share.
+
+/// Adds a method for each field of the options, which replaces it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    ($options:ident { $($field:ident: $value:ty,)* }) => {
+        impl $options {
+            $(
+                #[doc = concat!("Replaces [`", stringify!($field), "`](", stringify!($options), "#structfield.", stringify!($field), ").")]
+                #[must_use]
+                pub fn $field(mut self, $field: $value) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )*
+        }
+    };
+}
