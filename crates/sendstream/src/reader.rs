@@ -56,7 +56,7 @@ const RESTART_BYTES_MAX: usize = 1 << 20;
 /// the receiver to check. Memory is that of the longest command.
 ///
 /// Errors in a command are [`Error::Part`] with the command's number, counted from 1 over the whole
-/// input; the place of a [`Corrupt`] is its byte in the input.
+/// input; the place of a [`Corrupt`](tree::Corrupt) is its byte in the input.
 pub struct StreamReader<R> {
     input: R,
     buffer: Vec<u8>,
