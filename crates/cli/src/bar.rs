@@ -29,6 +29,17 @@ pub(crate) enum Form {
 /// The form that the user wants, as its number.
 static FORM: AtomicU8 = AtomicU8::new(Form::Bar as u8);
 
+/// The bar on the screen.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Removes the bar from the screen.
+pub(crate) fn clear() {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(bar) = shown {
+        bar.finish_and_clear();
+    }
+}
+
 /// Sets the form of progress for every command.
 pub(crate) fn show_as(form: Form) {
     FORM.store(form as u8, Ordering::Relaxed);
@@ -58,23 +69,31 @@ struct Objects {
 }
 
 impl Bar {
-    /// Progress with a word for the activity; invisible if `quiet`. A bar also needs a terminal.
+    /// Progress with a word for the activity; no bar if `quiet`, or without a terminal. Progress
+    /// for a program is always printed.
     pub(crate) fn new(word: &'static str, quiet: bool) -> Bar {
         let form = FORM.load(Ordering::Relaxed);
-        let view = if quiet || form == Form::None as u8 {
-            View::Hidden
-        } else if form == Form::Json as u8 {
+        let view = if form == Form::Json as u8 {
             View::Json(Objects {
                 word,
                 bytes: AtomicU64::new(0),
                 total: AtomicU64::new(u64::MAX),
                 last: Mutex::new(Some(Instant::now())),
             })
-        } else if io::stderr().is_terminal() {
+        } else if !quiet && form == Form::Bar as u8 && io::stderr().is_terminal() {
             View::Bar(terminal_bar(word))
         } else {
             View::Hidden
         };
+        Bar::of(view)
+    }
+
+    /// Progress that is not shown.
+    pub(crate) fn hidden() -> Bar {
+        Bar::of(View::Hidden)
+    }
+
+    fn of(view: View) -> Bar {
         Bar {
             view,
             files: AtomicU64::new(0),
@@ -91,7 +110,7 @@ impl Bar {
     pub(crate) fn finish(&self) {
         match &self.view {
             View::Hidden => {}
-            View::Bar(bar) => bar.finish_and_clear(),
+            View::Bar(_) => clear(),
             View::Json(objects) => {
                 let mut last = objects.last.lock().unwrap_or_else(PoisonError::into_inner);
                 if last.take().is_some() {
@@ -133,8 +152,8 @@ impl Progress for Bar {
             View::Hidden => {}
             View::Bar(bar) => {
                 bar.set_style(style(
-                    "{prefix} [{bar:30}] {percent}% {decimal_bytes} of {decimal_total_bytes} \
-                     {decimal_bytes_per_sec} {eta} {msg}",
+                    "{prefix} [{bar:10}] {percent}% {decimal_bytes} of {decimal_total_bytes} \
+                     {decimal_bytes_per_sec} {eta} {wide_msg}",
                 ));
                 bar.set_length(bytes);
             }
@@ -184,10 +203,11 @@ impl Progress for Bar {
 fn terminal_bar(word: &'static str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     bar.set_style(style(
-        "{prefix} {spinner} {msg} {decimal_bytes} {decimal_bytes_per_sec}",
+        "{prefix} {spinner} {decimal_bytes} {decimal_bytes_per_sec} {wide_msg}",
     ));
     bar.set_prefix(word);
     bar.enable_steady_tick(REFRESH);
+    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     bar
 }
 

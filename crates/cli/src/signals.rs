@@ -7,6 +7,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tree::temporary;
 
+use crate::bar;
+
 /// The action in place of ending the process at once.
 static ON_SIGNAL: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
@@ -32,6 +34,7 @@ pub(crate) fn watch() -> io::Result<()> {
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
             temporary::remove_all();
+            bar::clear();
             let stop = (ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner)).take();
             if let Some(stop) = stop {
                 stop();

@@ -295,6 +295,16 @@ pub(crate) fn with_tip(mut error: Error, typed: &[OsString]) -> Error {
         }
         _ => None,
     };
+    // A typo must not lead to an option that deletes.
+    let suggested = error.get(ContextKind::SuggestedArg);
+    let deletes = |word: &&ContextValue| {
+        let word = word.to_string();
+        ["--replace", "--overwrite"].contains(&&*word)
+    };
+    if suggested.filter(deletes).is_some() {
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::Usage); // It names the option, too.
+    }
     if let Some(tip) = tip {
         error.remove(ContextKind::SuggestedSubcommand);
         error.remove(ContextKind::SuggestedArg);

@@ -226,6 +226,14 @@ fn inside(input: &Input, bytes: &Arc<dyn ReadAt>, at: ImageAt) -> Result<Contain
     if has_btrfs_superblock(&image)? {
         return Ok(Container::Btrfs(image));
     }
+    let mut start = vec![0; START_BYTES.min(usize::try_from(image.len).unwrap_or(usize::MAX))];
+    image.read_exact_at(&mut start, 0)?;
+    if start.iter().all(|&byte| byte == 0) {
+        refuse!("no image at byte {at}: only zeros, as in an empty partition");
+    }
+    if let Some(hint) = foreign::hint(&start, input.path()) {
+        refuse!("at byte {at}: {hint}");
+    }
     Ok(Container::Squashfs(image))
 }
 

@@ -23,7 +23,10 @@ enum ForeignReader {
 /// bsdtar writes a tar archive of what another archive holds, without unpacking it.
 const BSDTAR: ForeignReader = ForeignReader::Pipe("bsdtar -cf - @");
 
-const FORMATS: [ForeignFormat; 18] = [
+const QEMU: ForeignReader =
+    ForeignReader::First("`qemu-img convert -O raw` makes a raw image of it");
+
+const FORMATS: [ForeignFormat; 21] = [
     known(
         0,
         b"!<arch>\ndebian-binary",
@@ -58,11 +61,14 @@ const FORMATS: [ForeignFormat; 18] = [
         "compressed with lzip",
         ForeignReader::Pipe("lzip -dc "),
     ),
+    known(0, b"QFI\xfb", "a qcow2 image", QEMU),
+    known(0, b"KDMV", "a VMDK image", QEMU),
+    known(0, b"# Disk DescriptorFile", "a VMDK descriptor", QEMU),
     known(
         0,
-        b"QFI\xfb",
-        "a qcow2 image",
-        ForeignReader::First("`qemu-img convert -O raw` makes a raw image of it"),
+        b"LUKS\xba\xbe",
+        "an encrypted LUKS volume",
+        ForeignReader::First("`cryptsetup open` makes a device of it"),
     ),
     known(
         0x438,

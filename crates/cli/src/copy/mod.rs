@@ -276,8 +276,11 @@ fn report(
     if args.json {
         let words = object(args, source, summary, &words, seconds).line() + "\n";
         let mut out = io::stdout().lock();
-        out.write_all(words.as_bytes())?;
-        out.flush()?;
+        let mut write = || -> io::Result<()> {
+            out.write_all(words.as_bytes())?;
+            out.flush()
+        };
+        write().context("DST is complete; write the JSON to standard output")?;
         return Ok(is_whole);
     }
     words.losses.iter().for_each(|(_, words)| tell(words));

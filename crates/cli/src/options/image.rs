@@ -98,6 +98,6 @@ pub(crate) fn epoch() -> Result<Option<i64>> {
         return Ok(None);
     };
     let number = epoch.to_str().and_then(|epoch| epoch.parse().ok());
-    let number = number.context("SOURCE_DATE_EPOCH is not a number of seconds since 1970")?;
+    let number = number.context("SOURCE_DATE_EPOCH must be a number of seconds since 1970")?;
     Ok(Some(number))
 }

@@ -161,6 +161,9 @@ impl SourceArgs {
             if self.one_file_system && source.directory().is_none() {
                 bail!("not a directory: --one-file-system does not apply");
             }
+            if source.directory().is_some() {
+                self.refuse_options_of_files()?;
+            }
             if source.subvolume().is_none() {
                 if self.ignore_checksums {
                     bail!("not a btrfs image: option ignore_checksums does not apply");
@@ -191,6 +194,23 @@ impl SourceArgs {
             self.refuse_subvolume()?;
         }
         Ok(sources)
+    }
+
+    /// Refuses options for files where the source is a directory.
+    ///
+    /// # Errors
+    /// There is such an option; the error names it.
+    fn refuse_options_of_files(&self) -> Result<()> {
+        for (is_given, option) in [
+            (self.file.image_at.is_some(), "--image-at"),
+            (!self.base.is_empty(), "--base"),
+            (self.ignore_zeros, "--ignore-zeros"),
+        ] {
+            if is_given {
+                bail!("a directory: {option} does not apply");
+            }
+        }
+        Ok(())
     }
 
     /// Refuses options for btrfs images where no source is one.

@@ -220,14 +220,14 @@ impl SquashfsArgs {
             .as_deref()
             .is_some_and(|words| words.split(':').any(|word| word == CODE));
         options.epoch = epoch()?;
-        options.mkfs_time = match (self.mkfs_time, options.epoch) {
-            (Some(time), _) => Some(time),
-            (None, Some(epoch)) => Some(
-                u32::try_from(epoch)
-                    .context("SOURCE_DATE_EPOCH does not fit in a SquashFS image")?,
-            ),
-            (None, None) => None,
-        };
+        options.mkfs_time =
+            match (self.mkfs_time, options.epoch) {
+                (Some(time), _) => Some(time),
+                (None, Some(epoch)) => Some(u32::try_from(epoch).ok().context(
+                    "SOURCE_DATE_EPOCH must be from 0 to 4294967295 for a SquashFS image",
+                )?),
+                (None, None) => None,
+            };
         if let Some(list) = &self.sort {
             let name = text::of_host_path(list, "-");
             let read = || -> Result<Priorities> { Ok(Priorities::parse_list(&fs::read(list)?)?) };

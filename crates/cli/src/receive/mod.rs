@@ -197,7 +197,7 @@ fn options(args: &Receive) -> ReceiveOptions {
 
 /// Prints a stream.
 fn dump(args: &Receive) -> Result<()> {
-    let input = input::open(&args.file, &Bar::new("read", true))?.into_reader();
+    let input = input::open(&args.file, &Bar::hidden())?.into_reader();
     let mut reader = StreamReader::new(input).any_paths();
     let mut dump = Dump::new(BufWriter::new(io::stdout().lock()), linux::local_offset);
     let mut print = || -> tree::Result<()> {

@@ -53,7 +53,7 @@ pub(crate) struct Dump {
 /// # Errors
 /// The stream is damaged, or cannot be read; the part printed before is right.
 pub(crate) fn run(args: &Dump) -> Result<()> {
-    let input = open(&args.file, &Bar::new("read", true))?.into_reader();
+    let input = open(&args.file, &Bar::hidden())?.into_reader();
     let mut reader = StreamReader::new(ReadAhead::new(input)).any_paths();
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(&mut reader, args, &mut out);

@@ -40,7 +40,7 @@ pub(crate) struct Undump {
 /// # Errors
 /// A line is wrong, or something cannot be read or written.
 pub(crate) fn run(args: &Undump) -> Result<()> {
-    let input = open(&args.file, &Bar::new("read", true))?.into_reader();
+    let input = open(&args.file, &Bar::hidden())?.into_reader();
     let mut output = create(&args.dst, args.overwrite)?;
     let mut buffered = BufWriter::with_capacity(256 << 10, &mut output);
     let built = restow::stream::json::build(BufReader::new(input), &mut buffered);

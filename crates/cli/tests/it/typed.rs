@@ -374,3 +374,46 @@ fn one_file_system_leaves_mount_points_empty() {
         "restow: open x.tar: not a directory: --one-file-system does not apply\n"
     );
 }
+
+#[test]
+fn words_say_what_was_expected_and_found() {
+    let dir = source();
+    for option in ["--image-at 5", "--ignore-zeros", "--base src"] {
+        let words = fails(&dir, &format!("ls {option} src"));
+        let name = option.split(' ').next().unwrap_or_default();
+        let expected = format!("a directory: {name} does not apply");
+        assert!(words.contains(&expected), "{words}");
+    }
+    for (magic, noun) in [
+        (&b"LUKS\xba\xbe\x00\x02"[..], "an encrypted LUKS volume"),
+        (b"KDMV\x01\0\0\0", "a VMDK image"),
+        (b"# Disk DescriptorFile\n", "a VMDK descriptor"),
+        (b"QFI\xfb\0\0\0\x03", "a qcow2 image"),
+    ] {
+        let mut content = magic.to_vec();
+        content.resize(1 << 20, 0);
+        fs::write(dir.join("other.img"), content).unwrap();
+        assert!(fails(&dir, "ls other.img").contains(noun), "{noun}");
+        let words = fails(&dir, "ls --image-at 0 other.img");
+        assert!(words.contains(noun), "{words}");
+    }
+    fs::write(dir.join("zeros.img"), vec![0; 1 << 20]).unwrap();
+    let words = fails(&dir, "ls --image-at 4096 zeros.img");
+    assert!(
+        words.contains("only zeros, as in an empty partition"),
+        "{words}"
+    );
+    for count in ["many", "0", "1025"] {
+        let words = fails(&dir, &format!("copy -j {count} src x.tar"));
+        assert!(words.contains("must be a number from 1 to 1024"), "{words}");
+    }
+    let words = fails(&dir, "copy --inplace src x.tar");
+    assert!(!words.contains("--replace"), "{words}");
+}
+
+#[test]
+fn quiet_leaves_the_progress_that_a_program_asked_for() {
+    let dir = source();
+    let words = ok(&dir, "copy -q --progress json src x.tar").1;
+    assert!(words.contains(r#""is_done":true"#), "{words}");
+}
