@@ -73,8 +73,8 @@ pub(crate) struct Usage {
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// List the subvolumes of a btrfs image: the bytes of data and metadata that each refers to, and
-    /// those that no other subvolume refers to, as quota groups count them
+    /// List the subvolumes of a btrfs image: the bytes of data and metadata that each refers to,
+    /// and those that no other subvolume refers to, as quota groups count them
     #[arg(long, conflicts_with = "ncdu")]
     subvolumes: bool,
 
