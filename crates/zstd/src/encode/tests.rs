@@ -146,7 +146,8 @@ fn small_frames_of_every_strategy() {
 fn a_destination_of_the_frames_length_does() {
     let mut frame = vec![0; compress_bound(5_000)];
     for &level in LEVELS {
-        let mut compressor = Compressor::owning(vec![0; 4 << 20]);
+        let mut memory = vec![0; 4 << 20];
+        let mut compressor = Compressor::new(&mut memory);
         for seed in 0..30_u64 {
             let size = 1 + (seed * seed * 37 % 700 + seed) as usize;
             let words = structured(seed, 5_000);
@@ -207,7 +208,7 @@ fn lowered_indexes_change_no_frame() {
         let content = &content[..size];
         let needed = crate::dictionary_workspace_size(&params, 30_000, size);
         for dictionary in [None, Some(dictionary)] {
-            let encode = |compressor: &mut Compressor<Vec<u8>>| {
+            let encode = |compressor: &mut Compressor<&mut [u8]>| {
                 let mut frame = vec![0; compress_bound(size)];
                 let written = match &dictionary {
                     None => compressor.compress(&mut frame, content, &params),
@@ -217,7 +218,8 @@ fn lowered_indexes_change_no_frame() {
                 frame.truncate(written.unwrap());
                 frame
             };
-            let mut compressor = Compressor::owning(vec![0; needed]);
+            let mut memory = vec![0; needed];
+            let mut compressor = Compressor::new(&mut memory);
             let fresh = encode(&mut compressor);
             let index_max = FinderState::new(&params).index_max();
             // In the first block, in a later one, and in the second of two that are sorted together.
@@ -226,7 +228,8 @@ fn lowered_indexes_change_no_frame() {
                 let Some(index) = index_max.checked_sub(before).filter(|i| *i > 400_000) else {
                     continue;
                 };
-                let mut compressor = Compressor::owning(vec![0; needed]);
+                let mut memory = vec![0; needed];
+                let mut compressor = Compressor::new(&mut memory);
                 encode(&mut compressor);
                 compressor.skip_to(index);
                 assert!(encode(&mut compressor) == fresh, "{params:?} at {before}");
