@@ -11,8 +11,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use btrfs::{Btrfs, Subvolume};
+use btrfs::{Btrfs, OpenOptions, Subvolume};
 use libfuzzer_sys::fuzz_target;
+use restow_fuzz::limits;
 use testkit::{BtrfsImage, SECTOR};
 use tree::usage::{All, Totals, measure};
 use tree::{
@@ -173,9 +174,17 @@ fn read(tree: &Subvolume, ino: Ino, size: u64) -> Result<()> {
     Ok(())
 }
 
-fuzz_target!(|edits: &[u8]| {
+fuzz_target!(|data: &[u8]| {
+    let Some((&[older], edits)) = data.split_first_chunk() else {
+        return;
+    };
     let image = edited(edits);
-    let Ok(btrfs) = Btrfs::open(vec![Box::new(image)]).map(Arc::new) else {
+    // An older root, and another copy of the superblock, are read, and what they show is as good.
+    let options = OpenOptions::default()
+        .older_root(usize::from(older >> 4) % 4)
+        .superblock((older & 8 != 0).then_some(usize::from(older & 3)))
+        .limits(limits());
+    let Ok(btrfs) = Btrfs::open_with(vec![Box::new(image)], &options).map(Arc::new) else {
         return;
     };
     let mut findings = 0;

@@ -8,6 +8,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use restow_fuzz::limits;
 use tree::tar::{self, Tar};
 use tree::{Aspects, FileKind, FileSystem, Inventory, Limits, NoProgress, Parallel, manifest};
 
@@ -30,14 +31,6 @@ fn mend(bytes: &mut [u8]) {
         let digits = header[124..136].iter().take_while(|byte| (b'0'..=b'7').contains(byte));
         let len = digits.fold(0usize, |len, digit| len * 8 + usize::from(digit - b'0'));
         at += BLOCK + len.min(bytes.len()).next_multiple_of(BLOCK);
-    }
-}
-
-fn limits() -> Limits {
-    Limits {
-        inodes_max: 2000,
-        depth_max: 50,
-        ..Limits::default()
     }
 }
 
