@@ -153,7 +153,7 @@ fn source_date_epoch_bounds_the_times_of_files_as_in_mksquashfs() {
     let (code, _, words) = shown(&command.output().unwrap());
     assert_eq!(code, 2);
     assert!(
-        words.contains("SOURCE_DATE_EPOCH is not a number"),
+        words.contains("SOURCE_DATE_EPOCH must be a number"),
         "{words}"
     );
 }
