@@ -108,7 +108,7 @@ fn check_frames(bytes: Arc<dyn ReadAt>, report: &mut dyn FnMut(Finding)) -> Resu
 /// [`check_archive`] does. Returns the number of errors, each of which `report` gets.
 ///
 /// # Errors
-/// It is none of these, or cannot be read.
+/// It is of another kind, or cannot be read.
 pub fn check(
     image: impl AsRef<Path>,
     progress: &dyn Progress,
