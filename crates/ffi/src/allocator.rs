@@ -4,7 +4,8 @@ use core::ffi::c_void;
 
 use crate::memory::{place, with};
 
-/// `zstd_custom_mem`: functions that give memory and take it back. Without both of them there is no memory.
+/// `zstd_custom_mem`: functions that give memory and take it back. Without both of them there is no
+/// memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CustomMem {
@@ -62,7 +63,8 @@ impl AllocatedBytes {
     /// Nothing in the block is used any more.
     pub(crate) unsafe fn free(self) {
         if let Some(free) = self.owner.free {
-            // SAFETY: these are the arguments that it is declared with; `alloc` gave the block, and it is given back once.
+            // SAFETY: these are the arguments that it is declared with; `alloc` gave the block, and
+            // it is given back once.
             unsafe { free(self.owner.opaque, self.start) };
         }
     }
@@ -88,7 +90,8 @@ impl AllocatedBytes {
     }
 }
 
-/// A `T` at the start of a block of its own, with `bytes` of memory behind it, made by `make` of the block and that memory.
+/// A `T` at the start of a block of its own, with `bytes` of memory behind it, made by `make` of
+/// the block and that memory.
 ///
 /// # Safety
 ///

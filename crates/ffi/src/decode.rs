@@ -16,7 +16,8 @@ use crate::memory::{ContextMemory, place, with};
 
 /// A context that decodes: frames in one call, or a stream.
 ///
-/// `zstd_dctx` and `zstd_dstream`, `ZSTD_DCtx` and `ZSTD_DStream`. It lies at the start of the caller's workspace.
+/// `zstd_dctx` and `zstd_dstream`, `ZSTD_DCtx` and `ZSTD_DStream`. It lies at the start of the
+/// caller's workspace.
 pub struct DCtx {
     memory: ContextMemory,
     coder: Coder,
@@ -52,7 +53,8 @@ impl DCtx {
     /// Bytes of workspace for whole frames.
     pub(crate) const WORKSPACE_SIZE: usize = with::<DCtx>(DECOMPRESS_WORKSPACE_SIZE);
 
-    /// Bytes of workspace for streams whose windows have up to `window` bytes; `usize::MAX` if no workspace is large enough.
+    /// Bytes of workspace for streams whose windows have up to `window` bytes; `usize::MAX` if no
+    /// workspace is large enough.
     pub(crate) fn with_stream(window: usize) -> usize {
         let bytes = Decoder::workspace_size(window as u64);
         bytes.map_or(usize::MAX, with::<DCtx>)
@@ -152,7 +154,8 @@ impl DCtx {
         Ok(())
     }
 
-    /// Decodes; gives 0 when a frame is complete and given out, otherwise how many bytes of input would do for the next step.
+    /// Decodes; gives 0 when a frame is complete and given out, otherwise how many bytes of input
+    /// would do for the next step.
     ///
     /// # Safety
     ///
@@ -231,8 +234,8 @@ impl PiecewiseDecoder {
         }
     }
 
-    /// Decodes into the `capacity` bytes at `dst`. `decode` gets the content so far with the room behind it, and where that room
-    /// begins.
+    /// Decodes into the `capacity` bytes at `dst`. `decode` gets the content so far with the room
+    /// behind it, and where that room begins.
     ///
     /// # Safety
     ///

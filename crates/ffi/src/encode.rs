@@ -12,7 +12,8 @@ use crate::memory::{ContextMemory, place, with};
 
 /// A context that encodes: frames in one call, or a stream.
 ///
-/// `zstd_cctx` and `zstd_cstream`, `ZSTD_CCtx` and `ZSTD_CStream`. It lies at the start of the caller's workspace.
+/// `zstd_cctx` and `zstd_cstream`, `ZSTD_CCtx` and `ZSTD_CStream`. It lies at the start of the
+/// caller's workspace.
 pub struct CCtx {
     memory: ContextMemory,
     coder: Coder,
@@ -118,7 +119,8 @@ impl CCtx {
         Ok(())
     }
 
-    /// The encoder of whole frames that need `bytes` of memory, which a context in a workspace has or has not.
+    /// The encoder of whole frames that need `bytes` of memory, which a context in a workspace has
+    /// or has not.
     pub(crate) fn once_in(
         &mut self,
         bytes: usize,

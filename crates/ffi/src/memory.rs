@@ -7,7 +7,8 @@ use core::slice;
 /// More bytes than one object has: there is no such memory.
 const SIZE_MAX: usize = isize::MAX as usize;
 
-/// The bytes at `start`. `None` if `size` is more than an object can have, or if `start` is NULL and `size` is not 0.
+/// The bytes at `start`. `None` if `size` is more than an object can have, or if `start` is NULL
+/// and `size` is not 0.
 ///
 /// # Safety
 ///
@@ -20,7 +21,8 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_void, size: usize) -> Option<&'a 
     if start.is_null() || size > SIZE_MAX {
         return None;
     }
-    // SAFETY: `start` is not NULL, `u8` has no alignment, `size` is at most `isize::MAX`, and the caller promises the rest.
+    // SAFETY: `start` is not NULL, `u8` has no alignment, `size` is at most `isize::MAX`, and the
+    // caller promises the rest.
     Some(unsafe { slice::from_raw_parts(start.cast(), size) })
 }
 
@@ -47,7 +49,8 @@ pub(crate) const fn with<T>(bytes: usize) -> usize {
     bytes.saturating_add(size_of::<T>() + align_of::<T>() - 1)
 }
 
-/// The place for a `T` at the start of a workspace, and the memory behind it. `None` if the workspace is NULL or too small.
+/// The place for a `T` at the start of a workspace, and the memory behind it. `None` if the
+/// workspace is NULL or too small.
 ///
 /// # Safety
 ///

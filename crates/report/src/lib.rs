@@ -8,8 +8,11 @@
 //! use report::svg::Svg;
 //! use report::treemap::{Rect, Tile, draw};
 //!
-//! let tile = |label: &str, size, children| Tile { label: label.into(), size, children, ..Tile::default() };
-//! let tiles = [tile("etc", 3000, vec![1, 2]), tile("fonts", 2000, vec![]), tile("ssl", 1000, vec![])];
+//! let tile = |label: &str, size, children| {
+//!     Tile { label: label.into(), size, children, ..Tile::default() }
+//! };
+//! let etc = tile("etc", 3000, vec![1, 2]);
+//! let tiles = [etc, tile("fonts", 2000, vec![]), tile("ssl", 1000, vec![])];
 //! let mut svg = Svg::new(300, 200, "Sizes");
 //! draw(&mut svg, &tiles, Rect { x: 0.0, y: 0.0, width: 300.0, height: 200.0 });
 //! let page = report::html::page("Sizes", &svg.element());

@@ -1,4 +1,5 @@
-//! Prints the XXH64 of files, as `xxhsum` does: `cargo run -p restow-xxhash --example sums -- FILE...`.
+//! Prints the XXH64 of files, as `xxhsum` does: `cargo run -p restow-xxhash --example sums --
+//! FILE...`.
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;

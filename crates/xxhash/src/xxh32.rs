@@ -17,8 +17,9 @@ pub const fn xxh32(data: &[u8], seed: u32) -> u32 {
 
 /// An XXH32 state for input in pieces.
 ///
-/// Its size and alignment let it be stored in the `struct xxh32_state` (44 bytes) of `linux/xxhash.h`. No field values
-/// make a method panic: uninitialized state gives a meaningless hash, but nothing worse.
+/// Its size and alignment let it be stored in the `struct xxh32_state` (44 bytes) of
+/// `linux/xxhash.h`. No field values make a method panic: uninitialized state gives a meaningless
+/// hash, but nothing worse.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Xxh32 {
@@ -49,7 +50,8 @@ impl Xxh32 {
         *self = Self::new(seed);
     }
 
-    /// Appends `data` to the input. Any split of an input into pieces, empty ones included, gives the same hash.
+    /// Appends `data` to the input. Any split of an input into pieces, empty ones included, gives
+    /// the same hash.
     #[inline]
     pub const fn update(&mut self, data: &[u8]) {
         let pending_len = (self.total_len % STRIPE as u32) as usize;
@@ -159,7 +161,8 @@ const fn finish(lanes: [u32; 4], total_len: u32, large: bool, tail: &[u8]) -> u3
     hash ^ (hash >> 16)
 }
 
-/// Numbers are hashed as the bytes that they have in memory, so that only the hash of bytes is the same on every machine.
+/// Numbers are hashed as the bytes that they have in memory, so that only the hash of bytes is the
+/// same on every machine.
 impl core::hash::Hasher for Xxh32 {
     fn finish(&self) -> u64 {
         self.digest().into()

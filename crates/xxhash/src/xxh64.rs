@@ -17,8 +17,9 @@ pub const fn xxh64(data: &[u8], seed: u64) -> u64 {
 
 /// An XXH64 state for input in pieces.
 ///
-/// Its size and alignment let it be stored in the `struct xxh64_state` (80 bytes) of `linux/xxhash.h`. No field values
-/// make a method panic: uninitialized state gives a meaningless hash, but nothing worse.
+/// Its size and alignment let it be stored in the `struct xxh64_state` (80 bytes) of
+/// `linux/xxhash.h`. No field values make a method panic: uninitialized state gives a meaningless
+/// hash, but nothing worse.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Xxh64 {
@@ -47,7 +48,8 @@ impl Xxh64 {
         *self = Self::new(seed);
     }
 
-    /// Appends `data` to the input. Any split of an input into pieces, empty ones included, gives the same hash.
+    /// Appends `data` to the input. Any split of an input into pieces, empty ones included, gives
+    /// the same hash.
     #[inline]
     pub const fn update(&mut self, data: &[u8]) {
         let pending_len = (self.total_len % STRIPE as u64) as usize;
@@ -178,7 +180,8 @@ const fn finish(lanes: [u64; 4], total_len: u64, tail: &[u8]) -> u64 {
     hash ^ (hash >> 32)
 }
 
-/// Numbers are hashed as the bytes that they have in memory, so that only the hash of bytes is the same on every machine.
+/// Numbers are hashed as the bytes that they have in memory, so that only the hash of bytes is the
+/// same on every machine.
 impl core::hash::Hasher for Xxh64 {
     fn finish(&self) -> u64 {
         self.digest()

@@ -1,10 +1,11 @@
-//! What the devices of the kernel modules must say: the loops of `kmod/zstd_compress_test.c` and `kmod/zstd_decompress_test.c`
-//! in user space.
+//! What the devices of the kernel modules must say: the loops of `kmod/zstd_compress_test.c` and
+//! `kmod/zstd_decompress_test.c` in user space.
 //!
-//! `device FILE FOLDER LEVEL...` compresses FILE at each level, 4,096 bytes at a time, into `FOLDER/zst/LEVEL.zst`. Lines of
-//! `FOLDER/compressed` have the level, length and XXH64 of each; lines of `FOLDER/hashes` the name and value of hashes of FILE;
-//! and `FOLDER/sizes` its length and XXH64. A third of the frames of this crate's tests, and each of those with a changed byte,
-//! are put into `FOLDER/good` or `FOLDER/bad`, as they are decoded or not.
+//! `device FILE FOLDER LEVEL...` compresses FILE at each level, 4,096 bytes at a time, into
+//! `FOLDER/zst/LEVEL.zst`. Lines of `FOLDER/compressed` have the level, length and XXH64 of each;
+//! lines of `FOLDER/hashes` the name and value of hashes of FILE; and `FOLDER/sizes` its length and
+//! XXH64. A third of the frames of this crate's tests, and each of those with a changed byte, are
+//! put into `FOLDER/good` or `FOLDER/bad`, as they are decoded or not.
 use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
@@ -19,7 +20,8 @@ const PIECE: usize = 4096;
 /// The window for which the device that decodes the frames of the tests has room.
 const WINDOW: u64 = 8 << 20;
 
-/// One frame in three is tried, and no frame longer than 16 KiB: the emulated machine that reads them is slow.
+/// One frame in three is tried, and no frame longer than 16 KiB: the emulated machine that reads
+/// them is slow.
 const FRAMES_SHARE: usize = 3;
 const FRAME_MAX: usize = 16 << 10;
 

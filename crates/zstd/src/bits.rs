@@ -1,8 +1,10 @@
-//! Bit streams, forward for table descriptions and backward for everything else (RFC 8878, section 4.1).
+//! Bit streams, forward for table descriptions and backward for everything else (RFC 8878, section
+//! 4.1).
 
 // ---- reading (both features: an encoder reads the tables of its dictionary) ----
 
-/// Reads bits in the order in which they are stored, low bits first. Bits after the end read as zero.
+/// Reads bits in the order in which they are stored, low bits first. Bits after the end read as
+/// zero.
 #[derive(Clone, Debug)]
 pub(crate) struct BitReader<'s> {
     src: &'s [u8],
@@ -39,8 +41,9 @@ impl<'s> BitReader<'s> {
 
 /// Reads bits from the end of a stream to its start.
 ///
-/// A 64-bit word of the stream is at hand; bits are taken from its top. Reading past the start of the stream is
-/// allowed, gives bits without meaning, and is remembered: [`is_overrun`](Self::is_overrun).
+/// A 64-bit word of the stream is at hand; bits are taken from its top. Reading past the start of
+/// the stream is allowed, gives bits without meaning, and is remembered:
+/// [`is_overrun`](Self::is_overrun).
 #[derive(Clone, Debug)]
 pub(crate) struct ReverseBitReader<'s> {
     pub(crate) src: &'s [u8],
@@ -66,8 +69,8 @@ impl<'s> ReverseBitReader<'s> {
         }
     }
 
-    /// Begins at the end of `src`; `None` if `src` is empty or the end mark (the highest set bit of the last byte) is
-    /// missing.
+    /// Begins at the end of `src`; `None` if `src` is empty or the end mark (the highest set bit of
+    /// the last byte) is missing.
     pub(crate) fn new(src: &'s [u8]) -> Option<ReverseBitReader<'s>> {
         let &last = src.last()?;
         if last == 0 {
@@ -187,7 +190,8 @@ impl<'s> ReverseBitReader<'s> {
 
 // ---- writing (feature `compress`) ----
 
-/// Writes `bytes` low bytes of `value` at `at`, as far as there is room. If there is room for eight, eight are written.
+/// Writes `bytes` low bytes of `value` at `at`, as far as there is room. If there is room for
+/// eight, eight are written.
 #[cfg(feature = "compress")]
 #[inline(always)]
 pub(crate) fn put_bytes(out: &mut [u8], at: usize, value: u64, bytes: usize) {
@@ -207,9 +211,9 @@ pub(crate) fn put_bytes(out: &mut [u8], at: usize, value: u64, bytes: usize) {
 
 /// Writes bits from the lowest of each byte upwards, into memory that it never leaves.
 ///
-/// Between two flushes at most 56 bits may be added. Where there is no room, bits are dropped, and [`BitWriter::finish`]
-/// tells so: the inner loops need no error of their own. The memory is given to each call, so that the rest stays in
-/// registers.
+/// Between two flushes at most 56 bits may be added. Where there is no room, bits are dropped, and
+/// [`BitWriter::finish`] tells so: the inner loops need no error of their own. The memory is given
+/// to each call, so that the rest stays in registers.
 #[cfg(feature = "compress")]
 #[derive(Default)]
 pub(crate) struct BitWriter {
@@ -242,8 +246,8 @@ impl BitWriter {
         BitWriter { at, bits, count }
     }
 
-    /// Closes a stream that is read backwards: a last set bit, then zeros up to a whole byte. The number of bytes, or
-    /// `None` if they did not fit.
+    /// Closes a stream that is read backwards: a last set bit, then zeros up to a whole byte. The
+    /// number of bytes, or `None` if they did not fit.
     #[inline(always)]
     pub(crate) fn finish_with_mark(mut self, out: &mut [u8]) -> Option<usize> {
         self.flush(out);
@@ -265,7 +269,8 @@ impl BitWriter {
 #[cfg(feature = "compress")]
 pub(crate) const BIT: u32 = 256;
 
-/// Logarithm to base 2, in 1/256, less than 4 too small and less than 2 too large. `n` is at least 1.
+/// Logarithm to base 2, in 1/256, less than 4 too small and less than 2 too large. `n` is at least
+/// 1.
 #[cfg(feature = "compress")]
 #[inline(always)]
 pub(crate) const fn log2(n: u32) -> u32 {

@@ -15,9 +15,9 @@ pub const WINDOW_MAX: u64 = 128 << 20;
 
 /// Reads the content of concatenated frames; skippable frames are passed over.
 ///
-/// Fails with `UnexpectedEof` if the input ends within a frame or holds none, and with `InvalidData` and an
-/// [`Error`] if a frame is invalid. After such an error it returns the same error again. An error
-/// of the reader loses no data; interrupted reads are repeated.
+/// Fails with `UnexpectedEof` if the input ends within a frame or holds none, and with
+/// `InvalidData` and an [`Error`] if a frame is invalid. After such an error it returns the same
+/// error again. An error of the reader loses no data; interrupted reads are repeated.
 pub struct Decoder<R> {
     reader: R,
     workspace: Box<[u8]>,
@@ -38,8 +38,8 @@ impl<R: Read> Decoder<R> {
         Decoder::with_window_max(reader, WINDOW_MAX)
     }
 
-    /// Creates a decoder for frames with windows of at most `window_max` bytes. It allocates this much zeroed memory,
-    /// which most systems provide only where it is used.
+    /// Creates a decoder for frames with windows of at most `window_max` bytes. It allocates this
+    /// much zeroed memory, which most systems provide only where it is used.
     ///
     /// # Panics
     ///

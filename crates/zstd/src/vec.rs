@@ -2,7 +2,8 @@
 
 use alloc::{vec, vec::Vec};
 
-/// Compresses `src` into one frame, with the parameters of [`Params::for_level`](crate::Params::for_level).
+/// Compresses `src` into one frame, with the parameters of
+/// [`Params::for_level`](crate::Params::for_level).
 #[cfg(feature = "compress")]
 pub fn compress_to_vec(src: &[u8], level: i32) -> Vec<u8> {
     let params = crate::Params::for_level(level, u64::try_from(src.len()).ok());
@@ -16,12 +17,13 @@ pub fn compress_to_vec(src: &[u8], level: i32) -> Vec<u8> {
 
 /// Decompresses all frames in `src`, which together hold at most `limit` bytes.
 ///
-/// Allocates no more than `limit` bytes for the content. Frames that do not state their content size are decoded again into
-/// twice the room until they fit.
+/// Allocates no more than `limit` bytes for the content. Frames that do not state their content
+/// size are decoded again into twice the room until they fit.
 ///
 /// # Errors
 ///
-/// [`Error::DstSizeTooSmall`](crate::Error::DstSizeTooSmall) if the content is longer than `limit`; otherwise as [`decompress`](crate::decompress).
+/// [`Error::DstSizeTooSmall`](crate::Error::DstSizeTooSmall) if the content is longer than `limit`;
+/// otherwise as [`decompress`](crate::decompress).
 #[cfg(feature = "decompress")]
 pub fn decompress_to_vec(src: &[u8], limit: usize) -> Result<Vec<u8>, crate::Error> {
     use crate::Error;

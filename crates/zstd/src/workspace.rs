@@ -1,8 +1,10 @@
 //! Carving the memory that the caller gives.
 
-/// Memory for a coder, aligned to a cache line. All bytes may be zero at the start, and anything later.
+/// Memory for a coder, aligned to a cache line. All bytes may be zero at the start, and anything
+/// later.
 ///
-/// The coders take any `&mut [u8]`, of any alignment; tables that begin on a cache line are a little faster.
+/// The coders take any `&mut [u8]`, of any alignment; tables that begin on a cache line are a
+/// little faster.
 ///
 /// ```
 /// use zstd::{DECOMPRESS_WORKSPACE_SIZE, Workspace};
@@ -55,7 +57,8 @@ impl<const N: usize> core::ops::DerefMut for Workspace<N> {
 mod read {
     use crate::{fse, huffman, sequences};
 
-    /// The decoder's tables, in the caller's memory. No byte of them needs a value before it is used.
+    /// The decoder's tables, in the caller's memory. No byte of them needs a value before it is
+    /// used.
     pub(crate) struct DecoderTables<'w> {
         pub(crate) sequences: &'w mut [fse::Cell; sequences::CELLS],
         pub(crate) huffman: &'w mut [huffman::Cell; huffman::TABLE_CELLS],
@@ -79,7 +82,8 @@ mod read {
             self.huffman_pairs.copy_from_slice(other.huffman_pairs);
         }
 
-        /// Takes the tables from the start of `bytes`; gives them and the rest, `None` if there are too few bytes.
+        /// Takes the tables from the start of `bytes`; gives them and the rest, `None` if there are
+        /// too few bytes.
         pub(crate) fn carve(bytes: &'w mut [u8]) -> Option<(DecoderTables<'w>, &'w mut [u8])> {
             let (sequences, bytes) = cells(bytes)?;
             let (huffman, bytes) = cells(bytes)?;
@@ -138,8 +142,8 @@ pub(crate) use read::{DecoderTables, DictionaryCells, TABLES_SIZE, cells};
 
 /// Cells of a table of numbers that lies in bytes of any alignment.
 ///
-/// A workspace is plain bytes. Seen as `[[u8; 4]]`, it is a table of `u32` that needs neither an aligned start nor
-/// unsafe code, and every load and store is still one instruction.
+/// A workspace is plain bytes. Seen as `[[u8; 4]]`, it is a table of `u32` that needs neither an
+/// aligned start nor unsafe code, and every load and store is still one instruction.
 #[cfg(feature = "compress")]
 pub(crate) trait Cells {
     /// The number in a cell.
@@ -244,9 +248,9 @@ impl<'a> Carver<'a> {
     /// Bytes that [`Carver::new`] may skip.
     pub(crate) const SLACK: usize = 63;
 
-    /// Starts at the first cache line of `workspace`, from where on there are `bytes`: all that will be taken. There must be
-    /// [`SLACK`](Self::SLACK) bytes more, wherever the workspace begins, so that its size alone decides. The cache line is for
-    /// speed: nothing relies on it.
+    /// Starts at the first cache line of `workspace`, from where on there are `bytes`: all that
+    /// will be taken. There must be [`SLACK`](Self::SLACK) bytes more, wherever the workspace
+    /// begins, so that its size alone decides. The cache line is for speed: nothing relies on it.
     pub(crate) fn new(workspace: &'a mut [u8], bytes: usize) -> Result<Self, crate::Error> {
         let is_large = workspace.len().checked_sub(Self::SLACK) >= Some(bytes);
         match workspace.get_mut(Self::skip(workspace)..) {

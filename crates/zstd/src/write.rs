@@ -11,8 +11,9 @@ const BUFFER_BYTES: usize = 128 << 10;
 
 /// Compresses bytes that are written to it, and writes them to another writer as one frame.
 ///
-/// [`finish`](Self::finish) ends the frame and reports errors; a frame that is not finished is cut off, also when the encoder is
-/// dropped. After an error of the writer, the same call can be repeated: no byte is lost or written twice.
+/// [`finish`](Self::finish) ends the frame and reports errors; a frame that is not finished is cut
+/// off, also when the encoder is dropped. After an error of the writer, the same call can be
+/// repeated: no byte is lost or written twice.
 pub struct Encoder<W> {
     writer: W,
     encoder: crate::Encoder<'static, Box<[u8]>>,
@@ -23,7 +24,8 @@ pub struct Encoder<W> {
 }
 
 impl<W: Write> Encoder<W> {
-    /// Creates an encoder for content of unknown size with the parameters of a level and a checksum.
+    /// Creates an encoder for content of unknown size with the parameters of a level and a
+    /// checksum.
     pub fn new(writer: W, level: i32) -> Encoder<W> {
         let mut params = Params::for_level(level, None);
         params.checksum = true;
@@ -85,7 +87,8 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Encodes into the empty buffer, and returns how much input was taken and whether all that was requested is encoded.
+    /// Encodes into the empty buffer, and returns how much input was taken and whether all that was
+    /// requested is encoded.
     fn encode(&mut self, input: &[u8], finish: Finish) -> io::Result<(usize, bool)> {
         let progress = self
             .encoder

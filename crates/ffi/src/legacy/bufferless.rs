@@ -1,4 +1,5 @@
-//! Frames from calls that each complete their blocks, and bare blocks. The window is in the workspace: the source may go away.
+//! Frames from calls that each complete their blocks, and bare blocks. The window is in the
+//! workspace: the source may go away.
 
 use core::ffi::{c_int, c_void};
 
@@ -32,7 +33,8 @@ pub unsafe extern "C" fn ZSTD_compressBegin_usingDict(
     returned(dict.and_then(|dict| begin(cctx, params, Some(dict), 0)))
 }
 
-/// Begins a frame with these parameters, behind a dictionary that may be empty. 0 stands for an unknown size.
+/// Begins a frame with these parameters, behind a dictionary that may be empty. 0 stands for an
+/// unknown size.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_compressBegin_advanced(
     cctx: Option<&mut CCtx>,
@@ -149,7 +151,8 @@ pub unsafe extern "C" fn ZSTD_getBlockSizeMax(cctx: Option<&mut CCtx>) -> usize 
     returned(encoder.map(|encoder| Encoder::block_size_max(encoder)))
 }
 
-/// Compresses a block without header; gives its size, 0 if it is to be stored as it is, or an error.
+/// Compresses a block without header; gives its size, 0 if it is to be stored as it is, or an
+/// error.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_compressBlock(
     cctx: Option<&mut CCtx>,

@@ -140,7 +140,8 @@ pub extern "C" fn ZSTD_CStreamWorkspaceBound(parameters: Compression) -> usize {
     workspace_bound(parameters, CCtx::with_stream)
 }
 
-/// A context for streams. `pledged_src_size` is the size of the first frame's content, 0 if it is unknown.
+/// A context for streams. `pledged_src_size` is the size of the first frame's content, 0 if it is
+/// unknown.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_initCStream(
     parameters: Parameters,
@@ -215,7 +216,8 @@ fn finish(
     unsafe { zcs.finish(output, finish) }
 }
 
-/// Completes blocks, so that all input can be decoded. Gives 0 when that is done, how many bytes wait for room, or an error.
+/// Completes blocks, so that all input can be decoded. Gives 0 when that is done, how many bytes
+/// wait for room, or an error.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_flushStream(
     zcs: Option<&mut CCtx>,

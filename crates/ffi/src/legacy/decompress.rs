@@ -130,7 +130,8 @@ pub extern "C" fn ZSTD_DStreamWorkspaceBound(max_window_size: usize) -> usize {
     DCtx::with_stream(max_window_size)
 }
 
-/// A context for streams of frames whose windows have at most `max_window_size` bytes, which counts as at least 1 KiB.
+/// A context for streams of frames whose windows have at most `max_window_size` bytes, which counts
+/// as at least 1 KiB.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_initDStream(
     max_window_size: usize,

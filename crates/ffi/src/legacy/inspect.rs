@@ -19,7 +19,8 @@ const CONTENT_SIZE_ERROR: u64 = u64::MAX - 1;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FrameParams {
-    /// Bytes of content, `ZSTD_CONTENTSIZE_UNKNOWN` if the header does not tell; bytes behind the header of a skippable frame.
+    /// Bytes of content, `ZSTD_CONTENTSIZE_UNKNOWN` if the header does not tell; bytes behind the
+    /// header of a skippable frame.
     pub frame_content_size: u64,
     /// How far back matches reach; 0 for a skippable frame.
     pub window_size: c_uint,
@@ -99,7 +100,8 @@ pub unsafe extern "C" fn ZSTD_getDictID_fromFrame(src: *const c_void, src_size: 
     }
 }
 
-/// Reads the header of a frame: 0, how many bytes are needed from the start of the frame, or an error.
+/// Reads the header of a frame: 0, how many bytes are needed from the start of the frame, or an
+/// error.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_getFrameParams(
     params: Option<&mut MaybeUninit<FrameParams>>,

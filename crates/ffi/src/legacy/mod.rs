@@ -1,4 +1,5 @@
-//! The interface of `linux/zstd.h` from Linux 4.14 to 5.15: names with `ZSTD_`, parameters by value, error numbers without gaps.
+//! The interface of `linux/zstd.h` from Linux 4.14 to 5.15: names with `ZSTD_`, parameters by
+//! value, error numbers without gaps.
 #![expect(
     clippy::missing_safety_doc,
     reason = "the crate's documentation says what a caller owes"

@@ -114,7 +114,8 @@ pub unsafe extern "C" fn ZSTD_decompressBlock(
     returned(decompress())
 }
 
-/// Declares a block that was stored as it is: those that follow refer to it. Gives its size, or an error.
+/// Declares a block that was stored as it is: those that follow refer to it. Gives its size, or an
+/// error.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn ZSTD_insertBlock(
     dctx: Option<&mut DCtx>,

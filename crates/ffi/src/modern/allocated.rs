@@ -59,7 +59,8 @@ pub unsafe extern "C" fn zstd_create_cctx_advanced(
     unsafe { CCtx::create(&custom_mem) }
 }
 
-/// Gives back the memory of a context that was created, 0; an error for one in a workspace. NULL is none.
+/// Gives back the memory of a context that was created, 0; an error for one in a workspace. NULL is
+/// none.
 #[cfg(feature = "compress")]
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_free_cctx(cctx: *mut CCtx) -> usize {
@@ -119,7 +120,8 @@ pub unsafe extern "C" fn zstd_free_cdict(cdict: *mut CDict) -> usize {
     0
 }
 
-/// Compresses to one frame behind a dictionary, with its parameters; gives the frame's size, or an error.
+/// Compresses to one frame behind a dictionary, with its parameters; gives the frame's size, or an
+/// error.
 #[cfg(feature = "compress")]
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_compress_using_cdict(
@@ -170,7 +172,8 @@ pub unsafe extern "C" fn zstd_create_dctx_advanced(
     unsafe { DCtx::create(&custom_mem) }
 }
 
-/// Gives back the memory of a context that was created, 0; an error for one in a workspace. NULL is none.
+/// Gives back the memory of a context that was created, 0; an error for one in a workspace. NULL is
+/// none.
 #[cfg(feature = "decompress")]
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_free_dctx(dctx: *mut DCtx) -> usize {

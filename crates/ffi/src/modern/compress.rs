@@ -72,7 +72,8 @@ pub extern "C" fn zstd_default_clevel() -> c_int {
     zstd::LEVEL_DEFAULT
 }
 
-/// The parameters of a level for content of a size, 0 if that is unknown. The header tells the size.
+/// The parameters of a level for content of a size, 0 if that is unknown. The header tells the
+/// size.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub extern "C" fn zstd_get_params(level: c_int, estimated_src_size: u64) -> Parameters {
     Parameters {
@@ -174,7 +175,8 @@ pub unsafe extern "C" fn zstd_cstream_workspace_bound_with_ext_seq_prod(
     workspace_bound(parameters, CCtx::with_stream)
 }
 
-/// A context for streams. `pledged_src_size` is the size of the first frame's content, 0 if it is unknown.
+/// A context for streams. `pledged_src_size` is the size of the first frame's content, 0 if it is
+/// unknown.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_init_cstream(
     parameters: Option<&Parameters>,
@@ -203,8 +205,8 @@ pub unsafe extern "C" fn zstd_reset_cstream(
     returned(reset())
 }
 
-/// Takes input and writes output; gives how much input would complete a block, or an error. All input is taken unless the
-/// output is full. Behind the end of a frame, this begins another one.
+/// Takes input and writes output; gives how much input would complete a block, or an error. All
+/// input is taken unless the output is full. Behind the end of a frame, this begins another one.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_compress_stream(
     cstream: Option<&mut CCtx>,
@@ -220,7 +222,8 @@ pub unsafe extern "C" fn zstd_compress_stream(
     returned(compress())
 }
 
-/// Completes blocks, so that all input can be decoded. Gives 0 when that is done, how many bytes wait for room, or an error.
+/// Completes blocks, so that all input can be decoded. Gives 0 when that is done, how many bytes
+/// wait for room, or an error.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_flush_stream(
     cstream: Option<&mut CCtx>,

@@ -17,7 +17,8 @@ const CONTENT_SIZE_UNKNOWN: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FrameHeader {
-    /// Bytes of content, `u64::MAX` if the header does not tell; bytes behind the header of a skippable frame.
+    /// Bytes of content, `u64::MAX` if the header does not tell; bytes behind the header of a
+    /// skippable frame.
     pub frame_content_size: u64,
     /// How far back matches reach; 0 for a skippable frame.
     pub window_size: u64,
@@ -27,7 +28,8 @@ pub struct FrameHeader {
     pub frame_type: c_uint,
     /// Bytes of the header.
     pub header_size: c_uint,
-    /// The dictionary that the frame names, or 0; which of the sixteen magic numbers a skippable frame has.
+    /// The dictionary that the frame names, or 0; which of the sixteen magic numbers a skippable
+    /// frame has.
     pub dict_id: c_uint,
     /// Whether there is a checksum at the end.
     pub checksum_flag: c_uint,
@@ -76,7 +78,8 @@ pub extern "C" fn zstd_dstream_workspace_bound(max_window_size: usize) -> usize 
     DCtx::with_stream(max_window_size)
 }
 
-/// A context for streams of frames whose windows fit in the workspace; as in Linux, `max_window_size` is not looked at.
+/// A context for streams of frames whose windows fit in the workspace; as in Linux,
+/// `max_window_size` is not looked at.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_init_dstream(
     _max_window_size: usize,
@@ -128,7 +131,8 @@ pub unsafe extern "C" fn zstd_find_frame_compressed_size(
     returned(src.and_then(|src| Ok(frame_size(src)?)))
 }
 
-/// Reads the header of a frame: 0, how many bytes are needed from the start of the frame, or an error.
+/// Reads the header of a frame: 0, how many bytes are needed from the start of the frame, or an
+/// error.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_get_frame_header(
     header: Option<&mut MaybeUninit<FrameHeader>>,

@@ -1,4 +1,5 @@
-//! The interface of `linux/zstd.h` since Linux 5.16: names in lower case, structs by pointer, the error numbers of the C library.
+//! The interface of `linux/zstd.h` since Linux 5.16: names in lower case, structs by pointer, the
+//! error numbers of the C library.
 #![expect(
     clippy::missing_safety_doc,
     reason = "the crate's documentation says what a caller owes"

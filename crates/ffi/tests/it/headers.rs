@@ -44,7 +44,8 @@ fn functions(sources: &[&str]) -> BTreeMap<String, (Vec<String>, String)> {
             let (signature, _) = rest.split_once(" {\n").expect("a body");
             let (name, rest) = signature.split_once('(').expect("parameters");
             let (parameters, result) = rest.rsplit_once(')').map_or((rest, ""), |(a, b)| (a, b));
-            // What is behind the last parenthesis is the type of the result, but that of the producer.
+            // What is behind the last parenthesis is the type of the result, but that of the
+            // producer.
             let parameters = parameters.replace('\n', " ");
             let types = parameters.split(", ").filter(|part| part.contains(": "));
             let types = types.map(|part| {

@@ -1,4 +1,5 @@
-//! The tests of the ffi crate: programs in C, compiled with the headers, linked with the final libraries, and run.
+//! The tests of the ffi crate: programs in C, compiled with the headers, linked with the final
+//! libraries, and run.
 #![forbid(unsafe_code)]
 
 /// An example, compiled as its users do.
@@ -43,7 +44,8 @@ fn installed() -> PathBuf {
     prefix
 }
 
-/// Compiles a program of `tests/c` with installed libraries, or others by their paths. `None` if there is no compiler.
+/// Compiles a program of `tests/c` with installed libraries, or others by their paths. `None` if
+/// there is no compiler.
 fn compile(name: &str, flags: &[&str], libraries: &[&str]) -> Option<PathBuf> {
     let mut cc = testkit::tool("cc")?.command();
     let prefix = installed();

@@ -7,19 +7,19 @@
 //!
 //! | word | on | value |
 //! |---|---|---|
-//! | (path) | all | `.` for the root, otherwise `./` and the names; directories before what is in them, names ascending |
+//! | (path) | all | `.` or `./` and the names; directories before their entries, names ascending |
 //! | `type` | all | `file`, `dir`, `link`, `block`, `char`, `fifo` or `socket` |
 //! | `mode` | all but links | the low twelve bits of the mode, four octal digits |
 //! | `uid` `gid` | all | numbers |
 //! | `size` | files | bytes |
-//! | `time` | all | last change of content: seconds since 1970, rounded down, a dot, nine digits of nanoseconds |
+//! | `time` | all | last change of content: seconds since 1970, rounded down, a dot, nine digits |
 //! | `device` | devices | `linux,MAJOR,MINOR` |
 //! | `link` | links | the target |
 //! | `hardlink` | all but the first name of a file | the path of its first name |
-//! | `data` | files with holes, when asked for | `OFFSET+LENGTH` of the parts between the holes, comma between |
-//! | `xattr.NAME` | what has them | the value as hexadecimal digits, or `sha256:` and its hash when longer than 64 bytes |
+//! | `data` | sparse files, if asked for | `OFFSET+LENGTH` of each part between holes, with commas |
+//! | `xattr.NAME` | all | the value in hexadecimal digits; over 64 bytes `sha256:` and its hash |
 //! | `sha256digest` | files, except mostly empty ones | SHA-256 of the content |
-//! | `sha256data` | mostly empty files | SHA-256 of the blocks that are not zero, with their offsets |
+//! | `sha256data` | mostly empty files | SHA-256 of blocks that are not zero, with offsets |
 //!
 //! A file is *mostly empty* if it has more than 2^30 bytes, and fewer than one in 1,024 of its
 //! blocks of 4,096 bytes has a byte other than zero: N * 1024 < B, where N counts such blocks and B

@@ -20,7 +20,8 @@ use self::target::Discard;
 pub use self::target::{MemoryResult, OutputKind, OutputTarget};
 use crate::{ReadAt, Result, Scratch};
 
-/// The file, device, stream or other [target](OutputTarget) to which an image or archive is written.
+/// The file, device, stream or other [target](OutputTarget) to which an image or archive is
+/// written.
 ///
 /// Until [`Output::commit`], a regular file has no name, or a temporary one if the file system does
 /// not support unnamed files. The commit waits until the data is on the medium, then makes the name

@@ -36,7 +36,8 @@ pub trait OutputTarget: ReadAt + Debug {
     /// What the medium reports.
     fn append(&mut self, buf: &[u8]) -> io::Result<usize>;
 
-    /// Writes all of `buf` at the byte offset `at`; bytes between the former end and `at` are zeros.
+    /// Writes all of `buf` at the byte offset `at`; bytes between the former end and `at` are
+    /// zeros.
     ///
     /// # Errors
     /// What the medium reports; a stream cannot seek.

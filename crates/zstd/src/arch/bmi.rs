@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "assume-bmi")]
 static ASSUMED: AtomicBool = AtomicBool::new(false);
 
-/// From now on, loops are used that need BMI1, BMI2 and LZCNT: integer instructions, which a kernel may use anywhere.
+/// From now on, loops are used that need BMI1, BMI2 and LZCNT: integer instructions, which a kernel
+/// may use anywhere.
 ///
 /// For programs without the standard library, which finds out by itself.
 ///

@@ -1,6 +1,7 @@
 //! Sixteen bytes compared at once, and memory asked for ahead.
 
-/// A bit for each place at which the bytes are equal. Not where vectors are not to be used, as in a kernel.
+/// A bit for each place at which the bytes are equal. Not where vectors are not to be used, as in a
+/// kernel.
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 #[inline(always)]
 fn equal_mask(a: &[u8; 16], b: &[u8; 16]) -> u16 {
@@ -27,8 +28,8 @@ pub(crate) fn prefetch(place: *const u8) {
         // SAFETY: a prefetch changes nothing and cannot fail, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
-    // Every processor of 64 bits has the instruction; without SSE in its features, as in a kernel, the compiler would call the
-    // intrinsic as a function.
+    // Every processor of 64 bits has the instruction; without SSE in its features, as in a kernel,
+    // the compiler would call the intrinsic as a function.
     #[cfg(all(target_arch = "x86_64", not(target_feature = "sse2")))]
     // SAFETY: as above. The instruction changes neither memory nor registers nor flags.
     unsafe {
@@ -62,7 +63,8 @@ fn equal_bytes_in_words(bytes: &[u8; 16], byte: u8) -> u16 {
     let mut mask = 0;
     for (i, word) in words.iter().enumerate() {
         let differ = u64::from_le_bytes(*word) ^ wanted;
-        // The highest bit of each byte that is 0, and no other: no sum of two bytes reaches into the next one.
+        // The highest bit of each byte that is 0, and no other: no sum of two bytes reaches into
+        // the next one.
         let equal = !(((differ & LOW) + LOW) | differ | LOW);
         // The product moves bit 8 * n to bit 56 + n.
         let bits = (equal >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;

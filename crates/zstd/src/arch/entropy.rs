@@ -1,6 +1,7 @@
 //! Bit streams without bounds checks.
 //!
-//! The loops lie in `streams`, which is compiled twice. The compiler uses BMI instructions where the machine has them.
+//! The loops lie in `streams`, which is compiled twice. The compiler uses BMI instructions where
+//! the machine has them.
 
 #[cfg(target_arch = "x86_64")]
 use super::bmi::has_bmi;

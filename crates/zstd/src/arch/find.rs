@@ -1,7 +1,8 @@
 //! Match finding without bounds checks.
 //!
-//! The search loops lie in `search`, which is compiled twice. Here its reads are not checked, see [`super::access`], and the
-//! compiler uses BMI instructions where the machine has them. The safe twin is `encode/finder/search`.
+//! The search loops lie in `search`, which is compiled twice. Here its reads are not checked, see
+//! [`super::access`], and the compiler uses BMI instructions where the machine has them. The safe
+//! twin is `encode/finder/search`.
 //!
 //! Measured (128 KiB frames, level 1, mean of six corpora): see `docs/decisions/`.
 
@@ -11,8 +12,8 @@ use super::search;
 use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::store::SequenceStore;
 
-/// Declares a kernel, and its twin with BMI for machines of which `$has_bmi` says so. If there is a condition, the body may
-/// rely on it.
+/// Declares a kernel, and its twin with BMI for machines of which `$has_bmi` says so. If there is a
+/// condition, the body may rely on it.
 macro_rules! kernel {
     (
         $(#[$doc:meta])* $name:ident, $bmi:ident if $has_bmi:ident,
@@ -23,7 +24,8 @@ macro_rules! kernel {
             $(assert!($condition);)?
             #[cfg(target_arch = "x86_64")]
             if $has_bmi() {
-                // SAFETY: the machine has these instructions, as was just asked, and the condition holds.
+                // SAFETY: the machine has these instructions, as was just asked, and the condition
+                // holds.
                 return unsafe { $bmi($($arg),*) };
             }
             $body
@@ -88,7 +90,8 @@ kernel!(
     unsafe { search::lazy::find(data, rows, chains, task, repeat, store) }
 );
 
-/// Whether searches have twins with BMI that this machine can run: where code is to be small, in a kernel, they have none.
+/// Whether searches have twins with BMI that this machine can run: where code is to be small, in a
+/// kernel, they have none.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn is_twice() -> bool {

@@ -3,9 +3,10 @@
 //! Twin of both: `huffman::run_four_portable`. Their gain is recorded in `docs/decisions/` ("zstd
 //! decoder speed").
 //!
-//! The time of one stream is the chain from code to code: index, table, shift. Four chains run side by side, and new
-//! bits come from a word whose address is known a turn ahead, so that loading it is not in the chain. Per stream only the
-//! bits, the bits used and the place to write are needed from code to code: these fit in registers.
+//! The time of one stream is the chain from code to code: index, table, shift. Four chains run side
+//! by side, and new bits come from a word whose address is known a turn ahead, so that loading it
+//! is not in the chain. Per stream only the bits, the bits used and the place to write are needed
+//! from code to code: these fit in registers.
 
 use crate::bits::ReverseBitReader;
 use crate::huffman::{CODE_BITS_MAX, HuffmanTable, PairCell, TABLE_CELLS};
@@ -17,11 +18,11 @@ const BACK_MAX: usize = 7;
 /// The word that comes next begins this far before the bytes at hand.
 const AHEAD: usize = 7;
 
-/// Decodes the start of each stream's part of `dst`: part `n` begins at `n * each`, the last is the rest. Gives how many
-/// bytes of each part are done; the readers then stand after them.
+/// Decodes the start of each stream's part of `dst`: part `n` begins at `n * each`, the last is the
+/// rest. Gives how many bytes of each part are done; the readers then stand after them.
 ///
-/// The streams lie in `src`, one after the other; each has a reader that has not been used. There must be at least
-/// `3 * each` bytes of `dst`.
+/// The streams lie in `src`, one after the other; each has a reader that has not been used. There
+/// must be at least `3 * each` bytes of `dst`.
 #[inline(never)]
 pub(crate) fn run_four(
     table: HuffmanTable<'_>,
@@ -112,18 +113,21 @@ unsafe fn run_singles(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
             for symbol in 0..TURN {
                 for lane in 0..4 {
                     let cell = cells.wrapping_add((bits[lane] >> shift) as usize);
-                    // SAFETY: the table has a cell for each string of `log` bits. Read as one number, it stays one.
+                    // SAFETY: the table has a cell for each string of `log` bits. Read as one
+                    // number, it stays one.
                     let cell =
                         u64::from(u16::from_le(unsafe { cell.cast::<u16>().read_unaligned() }));
                     bits[lane] <<= cell & 63;
                     used[lane] += cell;
-                    // SAFETY: `turns` was chosen so that each part has room for a byte from each cell.
+                    // SAFETY: `turns` was chosen so that each part has room for a byte from each
+                    // cell.
                     unsafe { to[lane].wrapping_add(symbol).write((cell >> 8) as u8) };
                 }
             }
             for lane in 0..4 {
                 to[lane] = to[lane].wrapping_add(TURN);
-                // SAFETY: `turns` was chosen so that the word before the one at hand is in the source.
+                // SAFETY: `turns` was chosen so that the word before the one at hand is in the
+                // source.
                 bits[lane] |= unsafe { lanes[lane].refill(streams.src, used[lane] & 0xff) };
             }
         }
@@ -137,8 +141,8 @@ unsafe fn run_singles(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
     streams.lanes = lanes;
 }
 
-/// Up to two codes at a time. Streams get ahead of each other; where one is done, its place is taken by another that is
-/// then decoded twice, to the same bytes.
+/// Up to two codes at a time. Streams get ahead of each other; where one is done, its place is
+/// taken by another that is then decoded twice, to the same bytes.
 ///
 /// # Safety
 ///
@@ -176,7 +180,8 @@ unsafe fn run_pairs(pairs: &[PairCell; TABLE_CELLS], streams: &mut Streams<'_, '
                     // SAFETY: the table has a cell for each string of `CODE_BITS_MAX` bits.
                     let [meaning, symbols] = unsafe { cell.read() };
                     let next = to[lane].wrapping_add((used[lane] >> 8) as usize);
-                    // SAFETY: `turns` was chosen so that each part has room for two bytes from each cell.
+                    // SAFETY: `turns` was chosen so that each part has room for two bytes from each
+                    // cell.
                     unsafe { next.cast::<[u8; 2]>().write(symbols) };
                     let meaning = u64::from(u16::from_le_bytes(meaning));
                     bits[lane] <<= meaning & 63;
@@ -185,7 +190,8 @@ unsafe fn run_pairs(pairs: &[PairCell; TABLE_CELLS], streams: &mut Streams<'_, '
             }
             for lane in 0..4 {
                 to[lane] = to[lane].wrapping_add((used[lane] >> 8) as usize);
-                // SAFETY: `turns` was chosen so that the word before the one at hand is in the source.
+                // SAFETY: `turns` was chosen so that the word before the one at hand is in the
+                // source.
                 bits[lane] |= unsafe { lanes[lane].refill(streams.src, used[lane] & 0xff) };
             }
         }

@@ -1,7 +1,7 @@
 //! Kernels with raw pointers, the only unsafe code of the crate.
 //!
-//! Each has a safe twin beside its caller, which is the definition and is always compiled. Without the crate
-//! feature `arch` this module is left out.
+//! Each has a safe twin beside its caller, which is the definition and is always compiled. Without
+//! the crate feature `arch` this module is left out.
 
 #![allow(unsafe_code, reason = "this is where it may be")]
 

@@ -42,7 +42,8 @@ pub(crate) unsafe fn read<const N: usize, const SIZE: usize>(
 ) -> [u8; N] {
     debug_assert!(at + N <= SIZE);
     let place = bytes.as_ptr().wrapping_add(at).cast::<[u8; N]>();
-    // SAFETY: the caller promises that the bytes from `at` to `at + N` are there; byte arrays need no alignment.
+    // SAFETY: the caller promises that the bytes from `at` to `at + N` are there; byte arrays need
+    // no alignment.
     unsafe { place.read() }
 }
 

@@ -3,14 +3,15 @@
 //! Twin: `decode::execute::run_portable`. Its gain is recorded in `docs/decisions/` ("zstd decoder
 //! speed").
 //!
-//! The loop holds all its state in registers and checks, once a sequence, that everything the sequence may touch lies
-//! within its buffers with a chunk to spare; then it copies in whole chunks. The caller handles the
-//! remaining sequences.
+//! The loop holds all its state in registers and checks, once a sequence, that everything the
+//! sequence may touch lies within its buffers with a chunk to spare; then it copies in whole
+//! chunks. The caller handles the remaining sequences.
 
 use crate::decode::output::{BlockOutput, CHUNK, Literals, OlderHistory};
 use crate::sequences::{DecodedSequence, SequenceReader, TableKind};
 
-/// Reads and executes up to `count` sequences, as long as they are easy. Gives one that was read but is not easy.
+/// Reads and executes up to `count` sequences, as long as they are easy. Gives one that was read
+/// but is not easy.
 ///
 /// There must be more than `count` sequences.
 pub(crate) fn run(
@@ -27,8 +28,8 @@ pub(crate) fn run(
     run_rest(reader, literals, output, after)
 }
 
-/// As [`run`], where so little of the stream is left that the loop might read beyond its start: on a copy with zeros
-/// before it. In a short frame these are many of its sequences.
+/// As [`run`], where so little of the stream is left that the loop might read beyond its start: on
+/// a copy with zeros before it. In a short frame these are many of its sequences.
 #[inline(never)]
 fn run_rest(
     reader: &mut SequenceReader<'_, '_>,
@@ -36,7 +37,8 @@ fn run_rest(
     output: &mut BlockOutput<'_, '_>,
     after: usize,
 ) -> Option<DecodedSequence> {
-    /// The loop's last turn begins with all bits of the word at hand taken but one: a word and [`BACK`] bytes.
+    /// The loop's last turn begins with all bits of the word at hand taken but one: a word and
+    /// [`BACK`] bytes.
     const ZEROS: usize = 8 + BACK;
     /// The loop ends when it has less than [`BACK`] bytes, and a word.
     const REST: usize = 8 + BACK;
@@ -168,7 +170,8 @@ impl CellRef {
 
 /// # Safety
 ///
-/// `from..from + N` must be readable and `to..to + N` writable. They may overlap: all is read before it is written.
+/// `from..from + N` must be readable and `to..to + N` writable. They may overlap: all is read
+/// before it is written.
 #[inline(always)]
 unsafe fn copy<const N: usize>(from: *const u8, to: *mut u8) {
     // SAFETY: as the caller promises.
@@ -181,8 +184,8 @@ unsafe fn copy<const N: usize>(from: *const u8, to: *mut u8) {
 ///
 /// # Safety
 ///
-/// `reader.states_are_valid()`, `IN_PLACE` must fit `literals`, `WRAPPED` must fit `output.older`, and
-/// `output.at <= output.end <= output.bytes.len()`.
+/// `reader.states_are_valid()`, `IN_PLACE` must fit `literals`, `WRAPPED` must fit `output.older`,
+/// and `output.at <= output.end <= output.bytes.len()`.
 #[inline(always)]
 unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
     reader: &mut SequenceReader<'_, '_>,
@@ -248,8 +251,9 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
     macro_rules! read {
         ($count:expr) => {{
             let count: u64 = $count;
-            // SAFETY: a cell that a state leads to has at most 31 extra bits (`TableKind::meanings`), and leads on with at most 9
-            // bits, as its table has no more cells than that. With BMI, this leaves no instruction of it.
+            // SAFETY: a cell that a state leads to has at most 31 extra bits
+            // (`TableKind::meanings`), and leads on with at most 9 bits, as its table has no more
+            // cells than that. With BMI, this leaves no instruction of it.
             unsafe { core::hint::assert_unchecked(count < 64) };
             avail = avail.wrapping_sub(count);
             (word >> (avail & 63)) & ((1 << count) - 1)
@@ -259,8 +263,8 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         () => {{
             source = source.wrapping_add((avail >> 3) as usize).wrapping_sub(7);
             avail |= 56;
-            // SAFETY: the loop's condition leaves `BACK` bytes before the word when a turn begins; a turn goes back
-            // twice at most.
+            // SAFETY: the loop's condition leaves `BACK` bytes before the word when a turn begins;
+            // a turn goes back twice at most.
             word = u64::from_le(unsafe { source.cast::<u64>().read_unaligned() });
         }};
     }
@@ -335,7 +339,8 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         let match_at = to.addr() + literal_count;
         let distance = offset as usize;
         let have = match_at - start;
-        // As a signed number: if above 0, the number of bytes of the match's distance that lie before `start`.
+        // As a signed number: if above 0, the number of bytes of the match's distance that lie
+        // before `start`.
         let before = distance.wrapping_sub(have);
         let reaches_out = if WRAPPED {
             // Not all of it lies there, or too close to `start` for copies in chunks.
@@ -367,9 +372,10 @@ unsafe fn run_body<const IN_PLACE: bool, const WRAPPED: bool>(
         } else {
             near
         };
-        // SAFETY: there are at least `distance` bytes before `to`, and a chunk after the match. If the match lies
-        // before `start`, it is at most `window` and hence `older_end` bytes before `older_end`, ends before that, with
-        // a chunk of the buffer after it, and its distance is more than a chunk.
+        // SAFETY: there are at least `distance` bytes before `to`, and a chunk after the match. If
+        // the match lies before `start`, it is at most `window` and hence `older_end` bytes before
+        // `older_end`, ends before that, with a chunk of the buffer after it, and its distance is
+        // more than a chunk.
         unsafe { copy_match(match_from, to, distance, length) };
         to = to.wrapping_add(length);
     }
@@ -419,8 +425,9 @@ unsafe fn copy_literals(mut from: *const u8, mut to: *mut u8, count: usize) {
 ///
 /// # Safety
 ///
-/// `offset` must be at least 1, and `length` plus a chunk writable from `to` on. `from` must be `offset` bytes before
-/// `to`, in the same buffer; or `offset` at least 16, and `length` plus a chunk readable from `from` on.
+/// `offset` must be at least 1, and `length` plus a chunk writable from `to` on. `from` must be
+/// `offset` bytes before `to`, in the same buffer; or `offset` at least 16, and `length` plus a
+/// chunk readable from `from` on.
 #[inline(always)]
 unsafe fn copy_match(mut from: *const u8, mut to: *mut u8, offset: usize, length: usize) {
     let end = to.wrapping_add(length);

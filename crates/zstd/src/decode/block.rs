@@ -33,15 +33,16 @@ impl FrameState {
 
 /// Where Huffman-coded literals, and those of one byte, may be kept until they are used.
 pub(crate) enum LiteralsRegion<'w> {
-    /// Here, if they are few: the fast loop then reads all of them in chunks. Otherwise in the output, so that the last of
-    /// them would be just before this byte. The block must not give content after it.
+    /// Here, if they are few: the fast loop then reads all of them in chunks. Otherwise in the
+    /// output, so that the last of them would be just before this byte. The block must not give
+    /// content after it.
     InPlace { end: usize, few: &'w mut [u8] },
     /// Here, if they fit; otherwise, in the output once it is known how long the content is.
     Buffer(&'w mut [u8]),
 }
 
-/// Literals of a block that are few: at the end of the block, the fast loop can hardly use those in the output, and copying
-/// them costs less than that.
+/// Literals of a block that are few: at the end of the block, the fast loop can hardly use those in
+/// the output, and copying them costs less than that.
 const FEW: usize = 8 * 1024;
 
 /// Decodes one compressed block. `content_max` is the largest block of the frame.

@@ -38,7 +38,8 @@ pub(crate) fn execute(
     Ok(Extent::Whole)
 }
 
-/// Reads and executes up to `count` sequences, as long as they are easy. Gives one that was read but is not easy.
+/// Reads and executes up to `count` sequences, as long as they are easy. Gives one that was read
+/// but is not easy.
 ///
 /// There must be more than `count` sequences.
 fn run_fast(
@@ -198,7 +199,8 @@ fn execute_exact(
                     _ => Err(Error::Corruption),
                 };
             }
-            // Literals that are still needed would be overwritten: the content is longer than it should be.
+            // Literals that are still needed would be overwritten: the content is longer than it
+            // should be.
             if *at < *end && output.fit(sequence.length as usize)? > *at - output.at {
                 return Err(match output.full {
                     FullOutput::Fails(error) => error,

@@ -16,7 +16,8 @@ pub use pieces::{PieceDecoder, PieceKind};
 pub(crate) use stream::SuspendedDecoder;
 pub use stream::{DecodeProgress, Decoder, Status};
 
-/// Literals that are kept in the workspace of a one-shot call, when a frame does not say how long its content is.
+/// Literals that are kept in the workspace of a one-shot call, when a frame does not say how long
+/// its content is.
 const LITERALS_SIZE: usize = 64 * 1024;
 
 /// Bytes of workspace for one-shot decoding, of any frame.
@@ -25,8 +26,8 @@ const _: () = assert!(DECOMPRESS_WORKSPACE_SIZE <= 96 * 1024);
 
 /// How frames are to be decoded.
 ///
-/// The default: no dictionary, frames with their magic numbers, any window that the destination (one-shot) or the
-/// workspace (streaming) can hold.
+/// The default: no dictionary, frames with their magic numbers, any window that the destination
+/// (one-shot) or the workspace (streaming) can hold.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeOptions<'d> {
     dictionary: Dictionary<'d>,
@@ -69,8 +70,8 @@ impl<'d> DecodeOptions<'d> {
         self
     }
 
-    /// Refuses frames whose window is larger than this many bytes, with [`Error::WindowTooLarge`]. The limit is never
-    /// below 1 KiB, the smallest window of the format.
+    /// Refuses frames whose window is larger than this many bytes, with [`Error::WindowTooLarge`].
+    /// The limit is never below 1 KiB, the smallest window of the format.
     #[must_use]
     pub const fn window_max(mut self, bytes: u64) -> Self {
         self.window_max = if bytes < 1024 { 1024 } else { bytes };
@@ -104,10 +105,11 @@ impl<'d> DecodeOptions<'d> {
     }
 }
 
-/// Decodes all of `src`, any number of frames one after the other, to the start of `dst`; gives the bytes written.
+/// Decodes all of `src`, any number of frames one after the other, to the start of `dst`; gives the
+/// bytes written.
 ///
-/// Needs [`DECOMPRESS_WORKSPACE_SIZE`] bytes of workspace. The same as [`DecodeOptions::decompress`] with the default
-/// options.
+/// Needs [`DECOMPRESS_WORKSPACE_SIZE`] bytes of workspace. The same as
+/// [`DecodeOptions::decompress`] with the default options.
 ///
 /// ```
 /// # fn main() -> Result<(), zstd::Error> {

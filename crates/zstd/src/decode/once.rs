@@ -16,15 +16,17 @@ pub struct DecodedFrame {
     pub written: usize,
     /// Whether the content goes on. If not, the frame is whole and its checksum is right.
     pub more: bool,
-    /// Bytes of the source up to the end of the frame; if the content goes on, up to the last block that was read.
+    /// Bytes of the source up to the end of the frame; if the content goes on, up to the last block
+    /// that was read.
     pub read: usize,
 }
 
 impl DecodeOptions<'_> {
-    /// Decodes all of `src`, any number of frames one after the other, to the start of `dst`; gives the bytes written.
+    /// Decodes all of `src`, any number of frames one after the other, to the start of `dst`; gives
+    /// the bytes written.
     ///
-    /// Skippable frames are passed over. An empty source has no frames, which gives 0. Bytes of `dst` after
-    /// those written stay as they were; after an error, all of `dst` may have changed.
+    /// Skippable frames are passed over. An empty source has no frames, which gives 0. Bytes of
+    /// `dst` after those written stay as they were; after an error, all of `dst` may have changed.
     ///
     /// Fails with
     /// - [`Error::DstSizeTooSmall`] if the content does not fit,

@@ -24,9 +24,11 @@ pub(crate) enum Literals<'s> {
 /// History before the first byte at hand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OlderHistory<'d> {
-    /// The content of a dictionary (it may be empty), reachable while the frame has given no more than a window.
+    /// The content of a dictionary (it may be empty), reachable while the frame has given no more
+    /// than a window.
     Dictionary(&'d [u8]),
-    /// The part of the output buffer that ends here, from before the output began again at the buffer's start.
+    /// The part of the output buffer that ends here, from before the output began again at the
+    /// buffer's start.
     Wrapped { end: usize },
 }
 
@@ -38,8 +40,8 @@ pub(crate) struct BlockOutput<'o, 'd> {
     pub(crate) at: usize,
     /// This byte and all after it stay as they are.
     pub(crate) end: usize,
-    /// Bytes before this one may be written over by copies that are longer than they must be, except for those that
-    /// the last [`tail`](Self::tail) sequences of a block leave behind them.
+    /// Bytes before this one may be written over by copies that are longer than they must be,
+    /// except for those that the last [`tail`](Self::tail) sequences of a block leave behind them.
     pub(crate) scratch_end: usize,
     /// The number of sequences at the end of a block that are copied exactly.
     pub(crate) tail: usize,
@@ -137,7 +139,8 @@ impl BlockOutput<'_, '_> {
         Ok(())
     }
 
-    /// Copies `len` bytes (they fit) from `offset` bytes back. [`Error::Corruption`] if no history is there.
+    /// Copies `len` bytes (they fit) from `offset` bytes back. [`Error::Corruption`] if no history
+    /// is there.
     #[inline(always)]
     pub(crate) fn push_match(&mut self, offset: usize, len: usize) -> Result<(), Error> {
         let have = self.at - self.start;

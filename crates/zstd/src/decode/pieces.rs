@@ -30,8 +30,8 @@ pub enum PieceKind {
     SkippableFrame,
 }
 
-/// Decodes a frame piece by piece, without memory for input or history: each piece comes as a whole, and the content of
-/// earlier blocks stays where the caller keeps it.
+/// Decodes a frame piece by piece, without memory for input or history: each piece comes as a
+/// whole, and the content of earlier blocks stays where the caller keeps it.
 ///
 /// ```
 /// use zstd::{DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, PieceDecoder};
@@ -171,15 +171,17 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         }
     }
 
-    /// Takes the next piece, writes the content that it gives to `output[at..]`, and returns how many bytes that are.
+    /// Takes the next piece, writes the content that it gives to `output[at..]`, and returns how
+    /// many bytes that are.
     ///
-    /// `output[..at]` must end with the frame's content so far, as much of it as the window reaches.
+    /// `output[..at]` must end with the frame's content so far, as much of it as the window
+    /// reaches.
     ///
     /// # Errors
     ///
     /// [`Error::SrcSizeWrong`] if `piece` has not as many bytes as [`wanted`](Self::wanted);
-    /// [`Error::DstSizeTooSmall`] if the content does not fit; those of a bad frame. The decoder then needs a
-    /// [`reset`](Self::reset), except for a piece of the wrong size.
+    /// [`Error::DstSizeTooSmall`] if the content does not fit; those of a bad frame. The decoder
+    /// then needs a [`reset`](Self::reset), except for a piece of the wrong size.
     pub fn decode(&mut self, piece: &[u8], output: &mut [u8], at: usize) -> Result<usize, Error> {
         if let PieceStage::Failed(error) = self.stage {
             return Err(error);
@@ -332,16 +334,18 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         Ok(output.at - at)
     }
 
-    /// Decodes the content of one compressed block that has no header, nor a frame around it (RFC 8878, section
-    /// 3.1.1.2.3). Writes to `output[at..]`, and returns how many bytes that are.
+    /// Decodes the content of one compressed block that has no header, nor a frame around it (RFC
+    /// 8878, section 3.1.1.2.3). Writes to `output[at..]`, and returns how many bytes that are.
     ///
-    /// The first block of a series comes right after [`new`](Self::new) or [`reset`](Self::reset). Blocks know the tables and
-    /// offsets of those before, and the content, of which `output[..at]` ends with as much as they may refer to.
+    /// The first block of a series comes right after [`new`](Self::new) or [`reset`](Self::reset).
+    /// Blocks know the tables and offsets of those before, and the content, of which `output[..at]`
+    /// ends with as much as they may refer to.
     ///
     /// # Errors
     ///
-    /// [`Error::SrcSizeWrong`] if the block is empty or larger than 128 KiB; [`Error::DstSizeTooSmall`];
-    /// [`Error::Corruption`]; [`Error::DictionaryCorrupted`]; [`Error::StageWrong`] within a frame.
+    /// [`Error::SrcSizeWrong`] if the block is empty or larger than 128 KiB;
+    /// [`Error::DstSizeTooSmall`]; [`Error::Corruption`]; [`Error::DictionaryCorrupted`];
+    /// [`Error::StageWrong`] within a frame.
     pub fn decode_block(
         &mut self,
         block: &[u8],
@@ -368,8 +372,8 @@ impl<'w, 'd> PieceDecoder<'w, 'd> {
         Ok(written)
     }
 
-    /// Declares `size` bytes that lie in the output after the content so far, as those of a block that was stored: the
-    /// blocks that follow may refer to them.
+    /// Declares `size` bytes that lie in the output after the content so far, as those of a block
+    /// that was stored: the blocks that follow may refer to them.
     ///
     /// # Errors
     ///

@@ -41,9 +41,9 @@ pub enum Status {
 
 /// Decodes frames that come in pieces of any size, to pieces of any size.
 ///
-/// All its memory is the workspace, except for a few hundred bytes in the value itself. Frames may follow one another; skippable
-/// frames are passed over, each giving [`Status::Done`] at its end. After an error, the same error comes again until
-/// [`reset`](Self::reset).
+/// All its memory is the workspace, except for a few hundred bytes in the value itself. Frames may
+/// follow one another; skippable frames are passed over, each giving [`Status::Done`] at its end.
+/// After an error, the same error comes again until [`reset`](Self::reset).
 pub struct Decoder<'w, 'd> {
     options: DecodeOptions<'d>,
     tables: DecoderTables<'w>,
@@ -67,7 +67,8 @@ pub struct Decoder<'w, 'd> {
     older: OlderHistory<'d>,
     /// Bytes of content decoded.
     produced: u64,
-    /// The last byte of input was used, but it is not reported as read before all content is given out.
+    /// The last byte of input was used, but it is not reported as read before all content is given
+    /// out.
     byte_held: bool,
     error: Option<Error>,
 }
@@ -152,7 +153,8 @@ impl<'w> StreamRegions<'w> {
     /// Divides a workspace.
     fn of(workspace: &'w mut [u8]) -> Result<Self, Error> {
         let (tables, rest) = DecoderTables::carve(workspace).ok_or(Error::WorkspaceTooSmall)?;
-        // A window of at least the largest block needs three blocks more, a smaller one three times itself.
+        // A window of at least the largest block needs three blocks more, a smaller one three times
+        // itself.
         let input_len = (rest.len().saturating_sub(2 * SLACK) / 4).min(BLOCK_SIZE_MAX);
         if input_len < 1024 {
             return Err(Error::WorkspaceTooSmall);
@@ -189,8 +191,8 @@ impl<'w, 'd> Decoder<'w, 'd> {
 
     /// A decoder for frames whose windows fit in the workspace.
     ///
-    /// [`Error::WorkspaceTooSmall`] if it has less than [`workspace_size`](Self::workspace_size) bytes for the smallest
-    /// window, 1 KiB.
+    /// [`Error::WorkspaceTooSmall`] if it has less than [`workspace_size`](Self::workspace_size)
+    /// bytes for the smallest window, 1 KiB.
     pub fn new(
         options: DecodeOptions<'d>,
         workspace: &'w mut [u8],
@@ -198,8 +200,8 @@ impl<'w, 'd> Decoder<'w, 'd> {
         Ok(Decoder::over(options, StreamRegions::of(workspace)?))
     }
 
-    /// As [`new`](Self::new), at the place that it will have: it does not pass over the stack, which is small in a kernel.
-    /// After an error the place is empty.
+    /// As [`new`](Self::new), at the place that it will have: it does not pass over the stack,
+    /// which is small in a kernel. After an error the place is empty.
     pub fn place<'p>(
         place: &'p mut Option<Self>,
         options: DecodeOptions<'d>,
@@ -269,7 +271,8 @@ impl<'w, 'd> Decoder<'w, 'd> {
         self.error = None;
     }
 
-    /// Replaces the options from the next frame on. To be called before a frame begins; [`Error::StageWrong`] otherwise.
+    /// Replaces the options from the next frame on. To be called before a frame begins;
+    /// [`Error::StageWrong`] otherwise.
     pub fn set_options(&mut self, options: DecodeOptions<'d>) -> Result<(), Error> {
         if self.stage != DecodeStage::FrameHeader || self.have > 0 || self.error.is_some() {
             return Err(Error::StageWrong);
@@ -278,10 +281,11 @@ impl<'w, 'd> Decoder<'w, 'd> {
         Ok(())
     }
 
-    /// Becomes a copy of `other`, wherever that is in its frame: tables and window are copied, the dictionary is shared.
+    /// Becomes a copy of `other`, wherever that is in its frame: tables and window are copied, the
+    /// dictionary is shared.
     ///
-    /// [`Error::WorkspaceTooSmall`] if the other's frame does not fit in this workspace, which is never so if this is no
-    /// smaller than the other's; nothing has changed then.
+    /// [`Error::WorkspaceTooSmall`] if the other's frame does not fit in this workspace, which is
+    /// never so if this is no smaller than the other's; nothing has changed then.
     pub fn copy_from(&mut self, other: &Decoder<'_, 'd>) -> Result<(), Error> {
         let (window, block) = match other.stage {
             DecodeStage::FrameHeader | DecodeStage::Skippable { .. } => (0, 0),
@@ -320,11 +324,13 @@ impl<'w, 'd> Decoder<'w, 'd> {
 
     /// Reads input and writes output until one of them is used up or a frame is complete.
     ///
-    /// Either may be empty. No byte of `output` is touched beyond those reported as written. The last byte of a frame
-    /// is not reported as read before all content is given out, so that a caller may simply go on while there is input.
+    /// Either may be empty. No byte of `output` is touched beyond those reported as written. The
+    /// last byte of a frame is not reported as read before all content is given out, so that a
+    /// caller may simply go on while there is input.
     ///
-    /// Fails with the errors of a bad frame, and with [`Error::WindowTooLarge`] if its window does not fit in the
-    /// workspace. Bytes read and written before the error in the same call are not reported.
+    /// Fails with the errors of a bad frame, and with [`Error::WindowTooLarge`] if its window does
+    /// not fit in the workspace. Bytes read and written before the error in the same call are not
+    /// reported.
     pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<DecodeProgress, Error> {
         if let Some(error) = self.error {
             return Err(error);
@@ -370,8 +376,8 @@ impl<'w, 'd> Decoder<'w, 'd> {
         })
     }
 
-    /// Decodes a part of a frame that is in memory as a whole: `dst.len()` bytes of content from `start` on, fewer if
-    /// the content ends before.
+    /// Decodes a part of a frame that is in memory as a whole: `dst.len()` bytes of content from
+    /// `start` on, fewer if the content ends before.
     ///
     /// Stops at the content that does not fit; the rest of the frame is not read, and the checksum
     /// is not compared. Where the part ends with a block, the next block is decoded to see whether
@@ -380,7 +386,8 @@ impl<'w, 'd> Decoder<'w, 'd> {
     /// content's first byte is decoded faster, and without memory for a window, by
     /// [`DecodeOptions::decompress_extent`].
     ///
-    /// Fails as [`step`](Self::step) does, and with [`Error::SrcSizeWrong`] if `src` ends within the frame.
+    /// Fails as [`step`](Self::step) does, and with [`Error::SrcSizeWrong`] if `src` ends within
+    /// the frame.
     pub fn decompress_range(
         &mut self,
         start: u64,

@@ -52,8 +52,8 @@ fn mixture(seed: u64, len: usize) -> Vec<u8> {
     content
 }
 
-/// Letters, common ones and rare ones: literals whose codes come in pairs. In three of four parts the codes are longer,
-/// so that the four streams are not done at the same time.
+/// Letters, common ones and rare ones: literals whose codes come in pairs. In three of four parts
+/// the codes are longer, so that the four streams are not done at the same time.
 fn letters(seed: u64, len: usize) -> Vec<u8> {
     let mut next = random(seed);
     (0..len)
@@ -158,7 +158,8 @@ fn vectors_at_every_level() {
             let once = once
                 .map(|len| (len, xxhash::xxh64(&dst[..len], 0)))
                 .map_err(Error::as_str);
-            // Miri is given little room, too, and a destination that is too small is reported before a fault that comes later.
+            // Miri is given little room, too, and a destination that is too small is reported
+            // before a fault that comes later.
             if !(cfg!(miri) && expected.is_err() && once == Err(Error::DstSizeTooSmall.as_str())) {
                 assert_eq!(once, expected, "{name} at once, {twin:?}");
             }
@@ -272,8 +273,8 @@ fn levels_agree_on_codes_in_pairs() {
     }
 }
 
-/// A compressed block without header: these raw literals, and `count` sequences of one code for all (which say no more bits
-/// than an offset's), with these bits after the codes.
+/// A compressed block without header: these raw literals, and `count` sequences of one code for all
+/// (which say no more bits than an offset's), with these bits after the codes.
 fn block_of(
     literals: &[u8],
     count: usize,

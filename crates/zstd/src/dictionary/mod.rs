@@ -50,7 +50,8 @@ impl<'d> Dictionary<'d> {
         }
     }
 
-    /// Whether it has tables for a frame's first block, and offsets: whether it is a formatted dictionary.
+    /// Whether it has tables for a frame's first block, and offsets: whether it is a formatted
+    /// dictionary.
     pub const fn has_entropy(&self) -> bool {
         !self.entropy.is_empty()
     }

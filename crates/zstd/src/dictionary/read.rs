@@ -40,8 +40,8 @@ impl<'d> DecoderDictionary<'d> {
     ///
     /// # Errors
     ///
-    /// [`Error::DictionaryCorrupted`] if the tables are not valid; [`Error::WorkspaceTooSmall`] if `memory` has less than
-    /// [`SIZE`](Self::SIZE) bytes.
+    /// [`Error::DictionaryCorrupted`] if the tables are not valid; [`Error::WorkspaceTooSmall`] if
+    /// `memory` has less than [`SIZE`](Self::SIZE) bytes.
     pub fn new(dictionary: Dictionary<'d>, memory: &'d mut [u8]) -> Result<Self, Error> {
         let (sequences, memory) = cells(memory).ok_or(Error::WorkspaceTooSmall)?;
         let (huffman, memory) = cells::<{ huffman::DICTIONARY_TABLE_CELLS }, _>(memory)
@@ -72,7 +72,8 @@ impl<'d> DecoderDictionary<'d> {
         self.loaded.content.len()
     }
 
-    /// Whether it has tables for a frame's first block, and offsets: whether it is a formatted dictionary.
+    /// Whether it has tables for a frame's first block, and offsets: whether it is a formatted
+    /// dictionary.
     pub const fn has_entropy(&self) -> bool {
         self.loaded.huffman.is_some()
     }

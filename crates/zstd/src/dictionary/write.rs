@@ -15,7 +15,8 @@ use crate::sequences::{
 };
 use crate::workspace::Carver;
 
-/// A dictionary whose tables are built, and whose content is known to a finder, once for any number of frames.
+/// A dictionary whose tables are built, and whose content is known to a finder, once for any number
+/// of frames.
 ///
 /// ```
 /// use zstd::{Dictionary, Encoder, EncoderDictionary, Error, Finish, Params};
@@ -40,7 +41,8 @@ pub struct EncoderDictionary<'d> {
     /// The parts as they are when a frame begins, without room for sequences.
     pub(crate) memory: &'d [u8],
     pub(crate) kept: BlockEncoderState,
-    /// Whether the content has entered the finder's tables: not if that takes less time than copying them.
+    /// Whether the content has entered the finder's tables: not if that takes less time than
+    /// copying them.
     pub(crate) has_tables: bool,
 }
 
@@ -79,7 +81,8 @@ impl<'d> EncoderDictionary<'d> {
         })
     }
 
-    /// Whether it has tables for a frame's first block, and offsets: whether it is a formatted dictionary.
+    /// Whether it has tables for a frame's first block, and offsets: whether it is a formatted
+    /// dictionary.
     pub const fn has_entropy(&self) -> bool {
         self.dictionary.has_entropy()
     }

@@ -159,7 +159,8 @@ impl<'a> Entropy<'a> {
         }
     }
 
-    /// Writes a block with its header: compressed if that is worth it, else the bytes that it stands for, `source`.
+    /// Writes a block with its header: compressed if that is worth it, else the bytes that it
+    /// stands for, `source`.
     ///
     /// Returns the number of bytes and the kind of block.
     ///

@@ -28,7 +28,8 @@ pub(crate) struct BlockEncoderState {
     division: DivisionProgress,
     /// The shortest match that is looked for in this frame, 0 before that is known.
     min_match: u8,
-    /// The last offsets, as a decoder has them after the first `followed` sequences of the block at hand.
+    /// The last offsets, as a decoder has them after the first `followed` sequences of the block at
+    /// hand.
     repeat: [u32; 3],
     followed: u32,
     /// The last offsets after the block at hand.
@@ -103,7 +104,8 @@ impl<'a> BlockEncoder<'a> {
             + Finder::bytes(params)
     }
 
-    /// The parts in `memory`, which has [`bytes`](Self::bytes) for the parameters that all methods get.
+    /// The parts in `memory`, which has [`bytes`](Self::bytes) for the parameters that all methods
+    /// get.
     pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut BlockEncoderState) -> Self {
         BlockEncoder { memory, kept }
     }
@@ -189,8 +191,8 @@ pub(crate) struct BlockSource<'a> {
 }
 
 impl BlockEncoder<'_> {
-    /// Writes one block. Returns where it ended in the data, which is before `end` if it had too many sequences, and the
-    /// number of bytes that were written.
+    /// Writes one block. Returns where it ended in the data, which is before `end` if it had too
+    /// many sequences, and the number of bytes that were written.
     pub(crate) fn write_block(
         &mut self,
         out: &mut [u8],
@@ -204,7 +206,8 @@ impl BlockEncoder<'_> {
         self.write_part(out, piece, params)
     }
 
-    /// Writes the part that is next, as a block. It has a stack of its own, which no finder lies on.
+    /// Writes the part that is next, as a block. It has a stack of its own, which no finder lies
+    /// on.
     #[inline(never)]
     fn write_part(
         &mut self,
@@ -269,7 +272,8 @@ impl BlockEncoder<'_> {
         );
     }
 
-    /// A decoder does not see the sequences of a part: those after it that name a repeat offset are renamed.
+    /// A decoder does not see the sequences of a part: those after it that name a repeat offset are
+    /// renamed.
     #[cold]
     #[inline(never)]
     fn leave_out(&mut self, part: BlockPart, params: &Params) {
@@ -383,7 +387,8 @@ impl BlockEncoder<'_> {
         reached
     }
 
-    /// Begins the frame with a history: `data`, whose first byte has the index that the frame was started with.
+    /// Begins the frame with a history: `data`, whose first byte has the index that the frame was
+    /// started with.
     pub(crate) fn insert_history(&mut self, data: &[u8], params: &Params) {
         let piece = BlockSource {
             data,

@@ -8,7 +8,8 @@ use crate::Error;
 /// Smallest `chain_log` that means chains where a strategy can do without.
 const CHAINS_FROM: u32 = *WINDOW_LOG_RANGE.start() as u32;
 
-/// `ZSTD_compressionParameters` of the C library: [`Params`] without the flags of the frame, as seven numbers.
+/// `ZSTD_compressionParameters` of the C library: [`Params`] without the flags of the frame, as
+/// seven numbers.
 ///
 /// [`Strategy`] has a table of their meanings. [`CompressionParameters::new`] and
 /// [`params`](CompressionParameters::params) are each other's inverse; numbers without a meaning
@@ -94,11 +95,13 @@ impl CompressionParameters {
         self.min_match = lazy.min_match.unwrap_or(0).into();
     }
 
-    /// The parameters, with the content size and the dictionary id in the frame header and without a checksum.
+    /// The parameters, with the content size and the dictionary id in the frame header and without
+    /// a checksum.
     ///
     /// # Errors
     ///
-    /// [`Error::ParameterOutOfBound`] if a number that means something to the strategy lies outside its range.
+    /// [`Error::ParameterOutOfBound`] if a number that means something to the strategy lies outside
+    /// its range.
     pub fn params(&self) -> Result<Params, Error> {
         let small = |number: u32| u8::try_from(number).map_err(|_| Error::ParameterOutOfBound);
         let length = |number: u32| u16::try_from(number).map_err(|_| Error::ParameterOutOfBound);

@@ -8,7 +8,8 @@ use crate::sequences::{CODES, count_codes};
 use crate::workspace::{Carver, Cells, Scratch};
 
 const LITERALS: usize = 256;
-/// Cells of a table of counts: literals, then the codes of literal lengths, of offsets and of match lengths.
+/// Cells of a table of counts: literals, then the codes of literal lengths, of offsets and of match
+/// lengths.
 const COUNTS: usize = LITERALS + CODES;
 
 /// How often each literal and each code occurs.
@@ -187,8 +188,8 @@ impl<'a> Division<'a> {
         }
     }
 
-    /// Joins neighbouring chunks as long as that saves bits: the gain of one table less, against the loss of a table
-    /// that fits both less well.
+    /// Joins neighbouring chunks as long as that saves bits: the gain of one table less, against
+    /// the loss of a table that fits both less well.
     fn join(&mut self) {
         let mut n = usize::from(self.progress.parts);
         let mut costs = [0_u32; DIVISION_CHUNKS_MAX];

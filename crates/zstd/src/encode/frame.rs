@@ -11,17 +11,19 @@ use crate::{Dictionary, EncoderDictionary, Error};
 
 /// Largest size of a frame of `size` bytes of content.
 pub const fn compress_bound(size: usize) -> usize {
-    // A header and a checksum, and three bytes for each block: those of a window of 1 KiB are the smallest.
+    // A header and a checksum, and three bytes for each block: those of a window of 1 KiB are the
+    // smallest.
     size.saturating_add((size >> 8) + 64)
 }
 
-/// Bytes of workspace that a [`Compressor`] needs for frames with these parameters, or with any that are no larger.
+/// Bytes of workspace that a [`Compressor`] needs for frames with these parameters, or with any
+/// that are no larger.
 pub fn workspace_size(params: &Params) -> usize {
     Carver::SLACK + BlockEncoder::bytes(params, store_bytes(params))
 }
 
-/// Bytes of workspace that a [`Compressor`] needs for a frame of `source_size` bytes that follows a dictionary of
-/// `dictionary_size` bytes: all that [`Dictionary::new`] was given, or the
+/// Bytes of workspace that a [`Compressor`] needs for a frame of `source_size` bytes that follows a
+/// dictionary of `dictionary_size` bytes: all that [`Dictionary::new`] was given, or the
 /// [`content_size`](EncoderDictionary::content_size) of a prepared one. More of either never needs
 /// less, and [`stream_workspace_size`](crate::stream_workspace_size) is enough for all.
 pub fn dictionary_workspace_size(
@@ -42,8 +44,9 @@ fn joined_size(params: &Params, history: usize, source_size: usize) -> usize {
         .min(window_bytes(params) + params.block_size() - history)
 }
 
-/// Bytes of workspace that do for every level up to `level` and every content of up to `source_size` bytes (any content
-/// if that is `None`), with the parameters of [`Params::for_level`].
+/// Bytes of workspace that do for every level up to `level` and every content of up to
+/// `source_size` bytes (any content if that is `None`), with the parameters of
+/// [`Params::for_level`].
 ///
 /// Never falls when level or size grow: it is the largest of all that they include.
 pub fn workspace_size_up_to(level: i32, source_size: Option<u64>) -> usize {
@@ -108,7 +111,8 @@ pub struct Compressor<W> {
     layout: Option<TableLayout>,
     /// The first index that is above all in the tables; 0 if they hold anything.
     next_index: u32,
-    /// That of the last frame. Here, and not on the stack, where it would lie below all that finds and writes blocks.
+    /// That of the last frame. Here, and not on the stack, where it would lie below all that finds
+    /// and writes blocks.
     kept: Option<BlockEncoderState>,
 }
 
@@ -196,8 +200,8 @@ impl FrameHistory<'_> {
 }
 
 impl<W: WorkspaceMemory> Compressor<W> {
-    /// A compressor that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `alloc`, a `Vec<u8>` or
-    /// `Box<[u8]>`. Its size is checked when a frame needs it.
+    /// A compressor that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature
+    /// `alloc`, a `Vec<u8>` or `Box<[u8]>`. Its size is checked when a frame needs it.
     pub fn owning(workspace: W) -> Self {
         Compressor {
             workspace,
@@ -221,14 +225,14 @@ impl<W: WorkspaceMemory> Compressor<W> {
         self.run(dst, src, params, FrameHistory::Nothing)
     }
 
-    /// As [`compress`](Self::compress), after the content of a dictionary. The frame is the same as that of an
-    /// [`Encoder`](crate::Encoder) which is given all at once, but where dictionary and window together are too large for the
-    /// memory.
+    /// As [`compress`](Self::compress), after the content of a dictionary. The frame is the same as
+    /// that of an [`Encoder`](crate::Encoder) which is given all at once, but where dictionary and
+    /// window together are too large for the memory.
     ///
     /// # Errors
     ///
-    /// [`Error::DstSizeTooSmall`] if the frame is larger than `dst`.
-    /// [`Error::WorkspaceTooSmall`] if the workspace is smaller than [`dictionary_workspace_size`] says.
+    /// [`Error::DstSizeTooSmall`] if the frame is larger than `dst`. [`Error::WorkspaceTooSmall`]
+    /// if the workspace is smaller than [`dictionary_workspace_size`] says.
     /// [`Error::DictionaryCorrupted`] if the tables of the dictionary are not valid.
     pub fn compress_with_dictionary(
         &mut self,
@@ -268,7 +272,8 @@ impl<W: WorkspaceMemory> Compressor<W> {
         self.next_index = index;
     }
 
-    /// Tables of other places or sizes hold anything. Apart, for a smaller frame of the caller on the stack.
+    /// Tables of other places or sizes hold anything. Apart, for a smaller frame of the caller on
+    /// the stack.
     #[inline(never)]
     fn lay_out(&mut self, params: &Params) {
         let layout = Some(TableLayout::of(params));
@@ -344,7 +349,8 @@ fn begin<'m>(
 /// The content of a frame.
 struct FrameSource<'a> {
     src: &'a [u8],
-    /// The end of a dictionary's content, and after it the beginning of this content, as far as it is found there.
+    /// The end of a dictionary's content, and after it the beginning of this content, as far as it
+    /// is found there.
     joined: &'a [u8],
     /// The length of the former, 0 without a dictionary.
     history: usize,

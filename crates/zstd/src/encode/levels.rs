@@ -16,8 +16,9 @@ pub(crate) const CLASS_SIZES: [u64; 3] = [256 << 10, 128 << 10, 16 << 10];
 impl Params {
     /// The parameters of a level, for content of `source_size` bytes if that is known.
     ///
-    /// Levels go from [`LEVEL_MIN`] to [`LEVEL_MAX`], 0 is [`LEVEL_DEFAULT`]; others are clamped to that range. The window is
-    /// no larger than the content needs. The header has the content size and the dictionary id; the checksum is off.
+    /// Levels go from [`LEVEL_MIN`] to [`LEVEL_MAX`], 0 is [`LEVEL_DEFAULT`]; others are clamped to
+    /// that range. The window is no larger than the content needs. The header has the content size
+    /// and the dictionary id; the checksum is off.
     pub fn for_level(level: i32, source_size: Option<u64>) -> Params {
         let size = source_size.unwrap_or(u64::MAX);
         let class = CLASS_SIZES.iter().filter(|class| size <= **class).count();
@@ -127,9 +128,11 @@ const fn optimal(
     with(window, Strategy::Optimal(optimal))
 }
 
-/// Four classes of content size, a row for each level. Row 0 serves the levels below 0, whose number is the acceleration.
+/// Four classes of content size, a row for each level. Row 0 serves the levels below 0, whose
+/// number is the acceleration.
 ///
-/// The numbers are the arguments of the functions above, of which those before `min_match` are logarithms.
+/// The numbers are the arguments of the functions above, of which those before `min_match` are
+/// logarithms.
 #[rustfmt::skip]
 static LEVELS: [[Params; 23]; 4] = [
     // Content of more than 256 KiB, or unknown.
@@ -242,7 +245,8 @@ static LEVELS: [[Params; 23]; 4] = [
 
 /// Shorter blocks are not searched for matches.
 pub(crate) const SEARCHED_MIN: usize = 7;
-/// Compression must save 1/2^6 of a block (and 2 bytes), as in C: less is not worth the time to decode it.
+/// Compression must save 1/2^6 of a block (and 2 bytes), as in C: less is not worth the time to
+/// decode it.
 pub(crate) const GAIN_LOG: u32 = 6;
 
 // ---- the shortest match, from a sample of the first block (`sample.rs`) ----
@@ -267,10 +271,12 @@ impl Strategy {
         }
     }
 
-    /// The shortest match for content that is dense or not, in this window; `None` if it is too little to see.
+    /// The shortest match for content that is dense or not, in this window; `None` if it is too
+    /// little to see.
     ///
-    /// An offset takes about as many bits as four letters of a text, but fewer than four bytes of machine code. Hashing more
-    /// bytes also gives fewer candidates, and fewer but longer matches, which take less time. Short content has too few of them.
+    /// An offset takes about as many bits as four letters of a text, but fewer than four bytes of
+    /// machine code. Hashing more bytes also gives fewer candidates, and fewer but longer matches,
+    /// which take less time. Short content has too few of them.
     pub(crate) fn min_match_for(&self, is_dense: Option<bool>, window_log: u8) -> u8 {
         match (self, is_dense) {
             (Strategy::Fast(_), None | Some(true)) => Fast::MIN_MATCH_DENSE,
@@ -308,7 +314,8 @@ pub(crate) const DIVISION_CHUNK_MIN: usize = 4096;
 pub(crate) const DIVISION_GAIN: i64 = 100 * 8 * BIT as i64;
 
 impl Params {
-    /// How many chunks of a block may become parts of their own after its sequences are found: 1 if it is not divided.
+    /// How many chunks of a block may become parts of their own after its sequences are found: 1 if
+    /// it is not divided.
     pub(crate) fn division_chunks(&self) -> usize {
         match &self.strategy {
             // Content of up to 128 KiB is fast and small enough without, and so are accelerated
@@ -326,12 +333,13 @@ impl Params {
 // ---- fast ----
 
 impl Fast {
-    /// The shortest match where short ones pay, if a sample decides. Half of the table is then enough, and stays nearer to
-    /// the processor.
+    /// The shortest match where short ones pay, if a sample decides. Half of the table is then
+    /// enough, and stays nearer to the processor.
     pub(crate) const MIN_MATCH_DENSE: u8 = 6;
     /// Logarithm of the largest window in which matches of seven bytes are too few for text.
     pub(crate) const SHORT_WINDOW_LOG: u8 = 15;
-    /// Positions without a match after which the step grows by one; fewer where the first step is the shortest.
+    /// Positions without a match after which the step grows by one; fewer where the first step is
+    /// the shortest.
     pub(crate) const PATIENCE: usize = 128;
     pub(crate) const PATIENCE_SHORT: usize = 64;
 
@@ -401,10 +409,11 @@ impl LazyDivided {
 // ---- optimal ----
 
 impl Optimal {
-    /// Logarithm of the most positions that are sorted: beyond this, sorting takes longer than chains do.
+    /// Logarithm of the most positions that are sorted: beyond this, sorting takes longer than
+    /// chains do.
     pub(crate) const SORTED_LOG_MAX: u8 = 20;
-    /// Positions whose matches are kept together. In larger windows than 2^17 bytes a second pass need not look for them
-    /// again: those of a whole block are kept.
+    /// Positions whose matches are kept together. In larger windows than 2^17 bytes a second pass
+    /// need not look for them again: those of a whole block are kept.
     pub(crate) const SPAN: usize = 128;
     pub(crate) const SPAN_WINDOW_LOG_MAX: u8 = 17;
     /// Logarithm of the most entries of the table of three bytes beside sorted positions.
@@ -415,10 +424,12 @@ impl Optimal {
     pub(crate) const PRICES_LOG: u32 = 10;
     pub(crate) const PRICES_SHARE_LOG: u32 = 5;
     /// Logarithm of the largest window of short content. There, prices are set after at least
-    /// `SHORT_PRICES_MIN` bytes: otherwise they would be set every few bytes in the whole of a short frame.
+    /// `SHORT_PRICES_MIN` bytes: otherwise they would be set every few bytes in the whole of a
+    /// short frame.
     pub(crate) const SHORT_LOG_MAX: u8 = 14;
     pub(crate) const SHORT_PRICES_MIN: usize = 64;
-    /// The first of two passes, which only counts, parses the first of every two samples of this many bytes, from there on.
+    /// The first of two passes, which only counts, parses the first of every two samples of this
+    /// many bytes, from there on.
     pub(crate) const SAMPLE: usize = 1 << 10;
     pub(crate) const SAMPLE_FROM: usize = 8 << 10;
 
@@ -434,7 +445,8 @@ impl Optimal {
     /// Single passes with at least this many candidates, as a logarithm, skip few positions.
     const PATIENT_FROM: u8 = 7;
 
-    /// By how much (in 1/256 bit) the next position may be dearer to reach than this one for this one to be skipped.
+    /// By how much (in 1/256 bit) the next position may be dearer to reach than this one for this
+    /// one to be skipped.
     pub(crate) fn skip_margin(&self, passes: u32) -> u32 {
         if passes > 1 {
             BIT / 2

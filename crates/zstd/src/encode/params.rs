@@ -16,8 +16,8 @@ const SUFFICIENT_LENGTH_MAX: u16 = 1 << 12;
 const LOOKAHEAD_MAX: u8 = 2;
 const PASSES_RANGE: core::ops::RangeInclusive<u8> = 1..=2;
 
-/// History beyond the window is kept so that the window need not be moved too often: as much as the window, but of large
-/// windows only a quarter.
+/// History beyond the window is kept so that the window need not be moved too often: as much as the
+/// window, but of large windows only a quarter.
 const BEYOND_MAX: usize = 4 << 20;
 
 /// Everything that decides which bytes a frame has, besides its content and dictionary.
@@ -28,8 +28,8 @@ pub struct Params {
     pub window_log: u8,
     /// How matches are found, with the parameters of that.
     pub strategy: Strategy,
-    /// Whether the frame header contains the size of the content when it is known. The frame is then of a single segment
-    /// if the window covers the content.
+    /// Whether the frame header contains the size of the content when it is known. The frame is
+    /// then of a single segment if the window covers the content.
     pub content_size: bool,
     /// Whether a checksum of the content follows the last block.
     pub checksum: bool,
@@ -39,8 +39,9 @@ pub struct Params {
 
 /// How matches are found, from fast to strong.
 ///
-/// Each strategy has the parameters that mean something to it. They have a place in `ZSTD_compressionParameters` of the C
-/// library, which has the same seven numbers for all strategies:
+/// Each strategy has the parameters that mean something to it. They have a place in
+/// `ZSTD_compressionParameters` of the C library, which has the same seven numbers for all
+/// strategies:
 ///
 /// | | strategy | `hashLog` | `chainLog` | `searchLog` | `minMatch` | `targetLength` |
 /// |---|---|---|---|---|---|---|
@@ -48,7 +49,7 @@ pub struct Params {
 /// | [`DoubleFast`] | 2 | `long_hash_log` | `short_hash_log` | | `min_match` | |
 /// | [`Lazy`] | 3, 4, 5: 3 + `lookahead` | `hash_log` | | `search_log` | `min_match` | |
 /// | [`LazyDivided`] | 6 | `lazy.hash_log` | `chain_log` | `lazy.search_log` | `lazy.min_match` | |
-/// | [`Optimal`] | 7, 8: 6 + `passes` | `hash_log` | `chain_log` | `search_log` | | `sufficient_length` |
+/// | [`Optimal`] | 6 + `passes` | `hash_log` | `chain_log` | `search_log` | | `sufficient_length` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
@@ -56,7 +57,8 @@ pub enum Strategy {
     Fast(Fast),
     /// Two hash tables, of long and of short matches.
     DoubleFast(DoubleFast),
-    /// Rows of candidates; the longest match of a row is taken, unless one of the next positions has a better one.
+    /// Rows of candidates; the longest match of a row is taken, unless one of the next positions
+    /// has a better one.
     Lazy(Lazy),
     /// As lazy, and a block is divided where new entropy tables save more than they take.
     LazyDivided(LazyDivided),
@@ -69,10 +71,11 @@ pub enum Strategy {
 pub struct Fast {
     /// Logarithm of the number of entries of the hash table.
     pub hash_log: u8,
-    /// Bytes that are hashed, and so the shortest match that is looked for: 4 to 7. If `None`, a sample of the first block
-    /// decides: 7, or 6 with half of the table.
+    /// Bytes that are hashed, and so the shortest match that is looked for: 4 to 7. If `None`, a
+    /// sample of the first block decides: 7, or 6 with half of the table.
     pub min_match: Option<u8>,
-    /// 0: literals are compressed. Otherwise they are stored as they are, and positions are skipped: the larger, the more.
+    /// 0: literals are compressed. Otherwise they are stored as they are, and positions are
+    /// skipped: the larger, the more.
     pub acceleration: u16,
 }
 
@@ -83,7 +86,8 @@ pub struct DoubleFast {
     pub long_hash_log: u8,
     /// Logarithm of the number of entries of the table by a hash of `min_match` bytes.
     pub short_hash_log: u8,
-    /// Bytes that are hashed for the second table: 4 to 7. If `None`, a sample of the first block decides: 4 or 5.
+    /// Bytes that are hashed for the second table: 4 to 7. If `None`, a sample of the first block
+    /// decides: 4 or 5.
     pub min_match: Option<u8>,
 }
 
@@ -92,12 +96,14 @@ pub struct DoubleFast {
 pub struct Lazy {
     /// Logarithm of the number of positions in all rows.
     pub hash_log: u8,
-    /// Logarithm of the number of candidates that are compared. A row has as many positions, but 16 to 64.
+    /// Logarithm of the number of candidates that are compared. A row has as many positions, but 16
+    /// to 64.
     pub search_log: u8,
-    /// Bytes that are hashed, and so the shortest match that is looked for: 4 or 5. If `None`, a sample of the first block
-    /// decides.
+    /// Bytes that are hashed, and so the shortest match that is looked for: 4 or 5. If `None`, a
+    /// sample of the first block decides.
     pub min_match: Option<u8>,
-    /// How many of the next positions must have nothing better before a match is taken: 0 (greedy), 1 (lazy) or 2 (lazy2).
+    /// How many of the next positions must have nothing better before a match is taken: 0 (greedy),
+    /// 1 (lazy) or 2 (lazy2).
     pub lookahead: u8,
 }
 
@@ -106,8 +112,8 @@ pub struct Lazy {
 pub struct LazyDivided {
     /// Parameters of the search.
     pub lazy: Lazy,
-    /// Logarithm of the number of positions in hash chains of eight bytes, which find the long matches that rows have
-    /// forgotten: at least 10. If `None`, there are no chains.
+    /// Logarithm of the number of positions in hash chains of eight bytes, which find the long
+    /// matches that rows have forgotten: at least 10. If `None`, there are no chains.
     pub chain_log: Option<u8>,
 }
 
@@ -120,14 +126,17 @@ pub struct Optimal {
     pub chain_log: u8,
     /// Logarithm of the number of candidates of a chain that are compared.
     pub search_log: u8,
-    /// A match of this length is taken without comparing prices. Below 16 it means 16, above 1024 it means 1024.
+    /// A match of this length is taken without comparing prices. Below 16 it means 16, above 1024
+    /// it means 1024.
     pub sufficient_length: u16,
-    /// How often a block is parsed: once with prices that adapt, or a second time with the prices that the first pass found.
+    /// How often a block is parsed: once with prices that adapt, or a second time with the prices
+    /// that the first pass found.
     pub passes: u8,
 }
 
 impl Params {
-    /// Limits the window to 2^`log` bytes: 17 for btrfs, the logarithm of the block size for SquashFS.
+    /// Limits the window to 2^`log` bytes: 17 for btrfs, the logarithm of the block size for
+    /// SquashFS.
     #[must_use]
     pub fn with_window_log_max(mut self, log: u8) -> Params {
         let log = log.max(*WINDOW_LOG_RANGE.start());

@@ -54,8 +54,8 @@ pub(crate) struct StoreLengths {
 }
 
 impl<'a> SequenceStore<'a> {
-    /// Bytes of buffer for blocks of at most `block_size`, in which matches shorter than 5 bytes are sought (`short`) or
-    /// not.
+    /// Bytes of buffer for blocks of at most `block_size`, in which matches shorter than 5 bytes
+    /// are sought (`short`) or not.
     pub(crate) const fn bytes(block_size: usize, short: bool) -> usize {
         block_size + block_size / if short { 2 } else { 4 } + 2 * OVERRUN
     }
@@ -103,8 +103,9 @@ impl<'a> SequenceStore<'a> {
 
     /// Appends a sequence whose literals begin at `data[anchor]`.
     ///
-    /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
-    /// sequence was taken), and the caller must stop, with the block ending after this match.
+    /// The block ends where `data` ends. Returns whether the block may go on: when this is false
+    /// the store is full (the sequence was taken), and the caller must stop, with the block ending
+    /// after this match.
     #[inline]
     #[must_use]
     pub(crate) fn push(&mut self, data: &[u8], anchor: usize, sequence: Sequence) -> bool {
@@ -124,8 +125,8 @@ impl<'a> SequenceStore<'a> {
         !self.is_full(data.len() - next)
     }
 
-    /// Whether the block ends after the last sequence: because it was cut there, or because there may be no room for
-    /// one more sequence, were all the `rest` of the block literals.
+    /// Whether the block ends after the last sequence: because it was cut there, or because there
+    /// may be no room for one more sequence, were all the `rest` of the block literals.
     #[inline(always)]
     pub(crate) fn is_full(&self, rest: usize) -> bool {
         self.cut || self.sequences - self.literals < rest.wrapping_add(8 + OVERRUN)

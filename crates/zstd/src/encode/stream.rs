@@ -1,4 +1,5 @@
-//! Frames from input in pieces of any size, to output in pieces of any size; dictionaries; bare blocks.
+//! Frames from input in pieces of any size, to output in pieces of any size; dictionaries; bare
+//! blocks.
 
 use super::block_encoder::{BlockEncoder, BlockEncoderState, BlockSource, store_bytes};
 use super::frame::workspace_size;
@@ -12,7 +13,8 @@ use xxhash::Xxh64;
 /// Output that may wait besides a block: a frame header, a checksum.
 const STAGED_BESIDES: usize = FRAME_HEADER_SIZE_MAX + 4 + BLOCK_HEADER_SIZE + 16;
 
-/// Bytes of workspace that an [`Encoder`] needs for frames with these parameters, or with any that are no larger.
+/// Bytes of workspace that an [`Encoder`] needs for frames with these parameters, or with any that
+/// are no larger.
 pub fn stream_workspace_size(params: &Params) -> usize {
     workspace_size(params) + window_bytes(params) + staged_bytes(params)
 }
@@ -64,10 +66,11 @@ enum EncodeStage {
 
 /// Encodes frames from input that comes in pieces.
 ///
-/// All its memory is the workspace, except for a few hundred bytes in the value itself. The workspace is borrowed ([`Encoder::new`]) or
-/// owned ([`Encoder::owning`]); owned, an encoder is one value that can be kept anywhere. The bytes
-/// of a frame depend neither on how its content is cut into pieces (except by flushes) nor on the
-/// frames before it. After an error the same error comes again until [`reset`](Self::reset).
+/// All its memory is the workspace, except for a few hundred bytes in the value itself. The
+/// workspace is borrowed ([`Encoder::new`]) or owned ([`Encoder::owning`]); owned, an encoder is
+/// one value that can be kept anywhere. The bytes of a frame depend neither on how its content is
+/// cut into pieces (except by flushes) nor on the frames before it. After an error the same error
+/// comes again until [`reset`](Self::reset).
 pub struct Encoder<'d, W> {
     workspace: W,
     state: EncoderState<'d>,
@@ -111,7 +114,8 @@ struct EncoderRegions<'w> {
 }
 
 impl<'w> EncoderRegions<'w> {
-    /// Divides a workspace. [`Error::WorkspaceTooSmall`] if it is smaller than [`stream_workspace_size`] says.
+    /// Divides a workspace. [`Error::WorkspaceTooSmall`] if it is smaller than
+    /// [`stream_workspace_size`] says.
     fn of(workspace: &'w mut [u8], params: &Params) -> Result<Self, Error> {
         let parts = BlockEncoder::bytes(params, store_bytes(params));
         let (window, staged) = (window_bytes(params), staged_bytes(params));
@@ -135,8 +139,8 @@ impl<'w, 'd> Encoder<'d, &'w mut [u8]> {
         Encoder::owning(params, workspace)
     }
 
-    /// As [`new`](Encoder::new), at the place that it will have: it does not pass over the stack, which is small in a kernel.
-    /// After an error the place is empty.
+    /// As [`new`](Encoder::new), at the place that it will have: it does not pass over the stack,
+    /// which is small in a kernel. After an error the place is empty.
     ///
     /// # Errors
     ///
@@ -157,8 +161,8 @@ impl<'w, 'd> Encoder<'d, &'w mut [u8]> {
 }
 
 impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
-    /// An encoder that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature `alloc`, a `Vec<u8>` or
-    /// `Box<[u8]>`.
+    /// An encoder that owns its workspace: a [`Workspace`](crate::Workspace) or, with the feature
+    /// `alloc`, a `Vec<u8>` or `Box<[u8]>`.
     ///
     /// # Errors
     ///
@@ -172,7 +176,8 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
         })
     }
 
-    /// Becomes a copy of `other`, wherever that is in its frame: its workspace is copied, its dictionary shared.
+    /// Becomes a copy of `other`, wherever that is in its frame: its workspace is copied, its
+    /// dictionary shared.
     ///
     /// # Errors
     ///
@@ -206,7 +211,8 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::ParameterOutOfBound`] if that was for other parameters than this encoder has; [`Error::StageWrong`].
+    /// [`Error::ParameterOutOfBound`] if that was for other parameters than this encoder has;
+    /// [`Error::StageWrong`].
     pub fn set_prepared(&mut self, dictionary: &'d EncoderDictionary<'d>) -> Result<(), Error> {
         if dictionary.params != self.state.params {
             return Err(Error::ParameterOutOfBound);
@@ -215,8 +221,8 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
             .set_dictionary(Some(dictionary.dictionary), Some(dictionary))
     }
 
-    /// Whether the headers of frames tell the size of the content where it is known, from the next frame on; at first as
-    /// [`Params::content_size`] says.
+    /// Whether the headers of frames tell the size of the content where it is known, from the next
+    /// frame on; at first as [`Params::content_size`] says.
     ///
     /// # Errors
     ///
@@ -235,13 +241,14 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
 
     /// Takes input, writes output, until one of them is used up and the requested unit is complete.
     ///
-    /// Nothing is written before a block is complete or is to be finished. With [`Finish::Block`] and
-    /// [`Finish::Frame`], call again with the rest of the input and with more output until nothing is held.
+    /// Nothing is written before a block is complete or is to be finished. With [`Finish::Block`]
+    /// and [`Finish::Frame`], call again with the rest of the input and with more output until
+    /// nothing is held.
     ///
     /// # Errors
     ///
-    /// [`Error::SrcSizeWrong`] if the content is not of the size that was pledged; [`Error::StageWrong`] for input
-    /// after the end of a frame; [`Error::DictionaryCorrupted`].
+    /// [`Error::SrcSizeWrong`] if the content is not of the size that was pledged;
+    /// [`Error::StageWrong`] for input after the end of a frame; [`Error::DictionaryCorrupted`].
     pub fn step(
         &mut self,
         input: &[u8],
@@ -257,10 +264,11 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
         self.state.params.block_size()
     }
 
-    /// Compresses one block without header, as a caller with a framing of its own needs. Between this and the frame's
-    /// other methods lies a [`reset`](Self::reset).
+    /// Compresses one block without header, as a caller with a framing of its own needs. Between
+    /// this and the frame's other methods lies a [`reset`](Self::reset).
     ///
-    /// `None` if it is not worth it: the caller stores the block as it is, and declares it to the decoder.
+    /// `None` if it is not worth it: the caller stores the block as it is, and declares it to the
+    /// decoder.
     ///
     /// # Errors
     ///

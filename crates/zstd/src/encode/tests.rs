@@ -81,8 +81,8 @@ fn check(frame: &[u8], content: &[u8], dictionary: &[u8], params: &Params) {
     assert!(read == Ok(content.len()) && back == content, "{params:?}");
 }
 
-/// Several blocks with windows that slide, and one block that is a frame; tables as they are found, and a destination that is
-/// just large enough and one that is not.
+/// Several blocks with windows that slide, and one block that is a frame; tables as they are found,
+/// and a destination that is just large enough and one that is not.
 #[test]
 fn small_frames_of_every_strategy() {
     let (long, short) = if cfg!(miri) {
@@ -190,8 +190,8 @@ fn a_destination_of_the_frames_length_does() {
     }
 }
 
-/// The frame in which indexes are lowered, in each of its blocks, is that of a fresh compressor: of windows that slide, of content
-/// that is sorted, and after a dictionary.
+/// The frame in which indexes are lowered, in each of its blocks, is that of a fresh compressor: of
+/// windows that slide, of content that is sorted, and after a dictionary.
 #[test]
 #[cfg_attr(miri, ignore = "takes hours")]
 fn lowered_indexes_change_no_frame() {
@@ -222,7 +222,8 @@ fn lowered_indexes_change_no_frame() {
             let mut compressor = Compressor::new(&mut memory);
             let fresh = encode(&mut compressor);
             let index_max = FinderState::new(&params).index_max();
-            // In the first block, in a later one, and in the second of two that are sorted together.
+            // In the first block, in a later one, and in the second of two that are sorted
+            // together.
             for before in [12_345, 60_000, 150_000] {
                 // Not below what the last frame has used.
                 let Some(index) = index_max.checked_sub(before).filter(|i| *i > 400_000) else {

@@ -76,8 +76,8 @@ impl Frame {
     /// Reads the start of a frame.
     ///
     /// Fails with [`Error::PrefixUnknown`] as soon as one byte of the magic number is wrong, with
-    /// [`Error::FrameParameterUnsupported`] if the reserved bit is set, and with [`Error::WindowTooLarge`] if the
-    /// window is larger than [`WINDOW_SIZE_MAX`].
+    /// [`Error::FrameParameterUnsupported`] if the reserved bit is set, and with
+    /// [`Error::WindowTooLarge`] if the window is larger than [`WINDOW_SIZE_MAX`].
     pub fn parse(src: &[u8]) -> Result<Frame, Error> {
         let Some(&magic) = src.first_chunk::<4>() else {
             let zstd = MAGIC.to_le_bytes();
@@ -118,7 +118,8 @@ impl Frame {
     }
 }
 
-/// Reads all of a header that follows the magic number, from the frame header descriptor at `at` on.
+/// Reads all of a header that follows the magic number, from the frame header descriptor at `at`
+/// on.
 fn parse_descriptor(src: &[u8], at: usize) -> Result<Frame, Error> {
     let window_at = at.saturating_add(1);
     let Some(&descriptor) = src.get(at) else {
@@ -242,7 +243,8 @@ pub fn is_frame(src: &[u8]) -> bool {
     le32(src, 0).is_some_and(|magic| magic == MAGIC || magic & 0xffff_fff0 == SKIPPABLE_MAGIC)
 }
 
-/// Bytes of content of the first frame, `None` if its header does not tell; 0 for a skippable frame.
+/// Bytes of content of the first frame, `None` if its header does not tell; 0 for a skippable
+/// frame.
 ///
 /// Fails as [`Frame::parse`] does, and with [`Error::SrcSizeWrong`] if the header is not all there.
 /// The number is the claim of the frame: treat it as hostile until the frame is decoded.
@@ -256,8 +258,9 @@ pub fn content_size(src: &[u8]) -> Result<Option<u64>, Error> {
 
 /// Bytes from the start of the first frame, skippable or not, to its end.
 ///
-/// Reads the block headers, not the blocks. Fails as [`Frame::parse`] does, with [`Error::SrcSizeWrong`] if the frame
-/// is not all there, and with [`Error::Corruption`] if a block header is not valid.
+/// Reads the block headers, not the blocks. Fails as [`Frame::parse`] does, with
+/// [`Error::SrcSizeWrong`] if the frame is not all there, and with [`Error::Corruption`] if a block
+/// header is not valid.
 pub fn frame_size(src: &[u8]) -> Result<usize, Error> {
     Ok(find_length(src, false)?.stored)
 }

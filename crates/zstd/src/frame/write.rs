@@ -72,8 +72,8 @@ pub(crate) fn block_header(kind: u32, size: usize, last: bool) -> [u8; BLOCK_HEA
     [a, b, c]
 }
 
-/// The header of a skippable frame of `size` bytes. `variant`, of which the low four bits count, chooses among the
-/// sixteen magic numbers.
+/// The header of a skippable frame of `size` bytes. `variant`, of which the low four bits count,
+/// chooses among the sixteen magic numbers.
 pub fn skippable_frame_header(variant: u8, size: u32) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&(SKIPPABLE_MAGIC | u32::from(variant & 15)).to_le_bytes());

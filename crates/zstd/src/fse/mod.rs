@@ -18,8 +18,9 @@ pub(crate) struct Distribution {
 
 /// Reads a table description (RFC 8878, section 4.1.1): how many cells each symbol has.
 ///
-/// A count of -1 is a symbol "less than 1", which has one cell at the end of the table. The length of `counts` is one
-/// more than the largest symbol that is allowed. [`Error::Corruption`] if the description is not valid.
+/// A count of -1 is a symbol "less than 1", which has one cell at the end of the table. The length
+/// of `counts` is one more than the largest symbol that is allowed. [`Error::Corruption`] if the
+/// description is not valid.
 pub(crate) fn read_distribution(
     src: &[u8],
     log_max: u32,

@@ -16,7 +16,8 @@ use crate::bits::ReverseBitReader;
 /// Bytes, so that tables need no alignment and can lie in any memory that a caller gives.
 pub(crate) type Cell = [u8; 8];
 
-/// The values that a symbol stands for, where a [`Cell`] has them: the smallest, and the number of extra bits to add.
+/// The values that a symbol stands for, where a [`Cell`] has them: the smallest, and the number of
+/// extra bits to add.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SymbolMeaning(u64);
 
@@ -35,8 +36,8 @@ pub(crate) const fn single(meaning: SymbolMeaning) -> Cell {
     cell(meaning, 0, 0)
 }
 
-/// Builds the decoding table of a distribution (RFC 8878, section 4.1.1, "from normalized distribution to decoding
-/// tables").
+/// Builds the decoding table of a distribution (RFC 8878, section 4.1.1, "from normalized
+/// distribution to decoding tables").
 ///
 /// `counts` must add up to the length of `cells`, a power of two from 32 to 512.
 pub(crate) fn build(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
@@ -64,10 +65,11 @@ const INVERSE_STEPS: [usize; 3] = {
     inverses
 };
 
-/// As [`build_any`], for small tables in which no symbol has less than a cell, as most short blocks have them.
+/// As [`build_any`], for small tables in which no symbol has less than a cell, as most short blocks
+/// have them.
 ///
-/// The symbols are written in their order, eight at a time, and then looked up in the order of cells: no branch depends on
-/// how many cells a symbol has, unless it has more than eight.
+/// The symbols are written in their order, eight at a time, and then looked up in the order of
+/// cells: no branch depends on how many cells a symbol has, unless it has more than eight.
 #[inline(never)]
 fn build_small(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
     let mut order = [0; SMALL + 8];
@@ -164,13 +166,16 @@ pub(crate) const fn build_any(cells: &mut [Cell], counts: &[i16], meanings: &[Sy
 /// Cells of the largest table for Huffman weights.
 pub(crate) const WEIGHT_CELLS: usize = 64;
 const WEIGHT_LOG_MAX: u32 = 6;
-/// The largest weight is 11, but the format lets a description speak of more; they are refused when used.
+/// The largest weight is 11, but the format lets a description speak of more; they are refused when
+/// used.
 const WEIGHT_SYMBOLS: usize = 13;
 
-/// Decodes the weights of a Huffman table from `src`, which holds exactly their description and their bits.
+/// Decodes the weights of a Huffman table from `src`, which holds exactly their description and
+/// their bits.
 ///
-/// Two states take turns; the last symbols are those of the states when the bits have run out. Gives the number of
-/// weights; [`Error::Corruption`] if they are more than fit in `weights`, or anything is not valid.
+/// Two states take turns; the last symbols are those of the states when the bits have run out.
+/// Gives the number of weights; [`Error::Corruption`] if they are more than fit in `weights`, or
+/// anything is not valid.
 pub(crate) fn decode_weights(
     src: &[u8],
     cells: &mut [Cell; WEIGHT_CELLS],
@@ -201,7 +206,8 @@ pub(crate) fn decode_weights(
         return Err(Error::Corruption);
     }
     let mut at = 0;
-    // While bits are left before those at hand, there are enough for eight weights of at most six bits.
+    // While bits are left before those at hand, there are enough for eight weights of at most six
+    // bits.
     while bits.at > 0
         && let Some(turn) = weights
             .get_mut(at..)

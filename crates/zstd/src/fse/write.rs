@@ -86,7 +86,8 @@ pub(crate) fn start(table: &FseTable, next: u32) -> u32 {
     state(table, (from >> (bits & 31)).wrapping_add(first))
 }
 
-/// From `from` to a state that yields `next`: the new state, and the bits to write with their number.
+/// From `from` to a state that yields `next`: the new state, and the bits to write with their
+/// number.
 #[inline(always)]
 pub(crate) fn step(table: &FseTable, from: u32, next: u32) -> (u32, u64, u32) {
     let (raise, first) = symbol(table, next);
@@ -147,7 +148,8 @@ impl<'a> FseEncoder<'a> {
         (self.table[LOG], self.table[VALID]) = (0, 1);
     }
 
-    /// The table of normalised probabilities, whose sum is 2^`log`. `cells` is scratch of 2^`log` bytes and eight more.
+    /// The table of normalised probabilities, whose sum is 2^`log`. `cells` is scratch of 2^`log`
+    /// bytes and eight more.
     pub(crate) fn build(&mut self, probabilities: &[i16], log: u32, cells: &mut [u8]) {
         let size = 1_usize << log;
         let cells = &mut cells[..size + 8];
@@ -192,7 +194,8 @@ impl<'a> FseEncoder<'a> {
         if log == 0 {
             return (raise == 0).then_some(0);
         }
-        // A state in [size, 2 size) costs the lower number of bits up to a threshold, above it one more.
+        // A state in [size, 2 size) costs the lower number of bits up to a threshold, above it one
+        // more.
         let bits_low = raise >> 16;
         let threshold = (bits_low + 1) << 16;
         let above = threshold - (raise + (1 << log));
@@ -201,10 +204,12 @@ impl<'a> FseEncoder<'a> {
     }
 }
 
-/// Writes the symbols of a table's cells, and tells how far apart those of two neighbouring cells then lie.
+/// Writes the symbols of a table's cells, and tells how far apart those of two neighbouring cells
+/// then lie.
 ///
-/// The rarest symbols take their cells from the end, the others step through the rest. Without rare ones, the symbols are
-/// written in their order, eight at a time: from cell to cell it is then as far as undoes the step.
+/// The rarest symbols take their cells from the end, the others step through the rest. Without rare
+/// ones, the symbols are written in their order, eight at a time: from cell to cell it is then as
+/// far as undoes the step.
 fn spread(probabilities: &[i16], size: usize, cells: &mut [u8]) -> usize {
     let step = (size >> 1) + (size >> 3) + 3;
     let mut high = size;
@@ -257,7 +262,8 @@ pub(crate) fn accuracy(log_max: u32, total: u32, symbol_max: usize) -> u32 {
     worth.max(least).clamp(5, log_max)
 }
 
-/// Scales `counts`, whose sum is `total`, to probabilities whose sum is 2^`log`. No count is `total` itself.
+/// Scales `counts`, whose sum is `total`, to probabilities whose sum is 2^`log`. No count is
+/// `total` itself.
 ///
 /// Every symbol that occurs keeps a probability: 1, or -1 ("less than 1") if `rare` allows it.
 pub(crate) fn normalise(
@@ -296,7 +302,8 @@ pub(crate) fn normalise(
             (largest, largest_probability) = (symbol, rounded);
         }
     }
-    // The rest goes to the largest, which it changes least; too large a debt is taken one by one from all.
+    // The rest goes to the largest, which it changes least; too large a debt is taken one by one
+    // from all.
     while left < 0 && -left >= i32::from(largest_probability) / 4 {
         let before = left;
         for probability in probabilities.iter_mut() {
@@ -399,7 +406,8 @@ mod tests {
         assert_eq!(COSTS[0], COSTS[1]);
     }
 
-    /// Probabilities for counts that fall off at many rates: the accuracy, and how many counts are 0.
+    /// Probabilities for counts that fall off at many rates: the accuracy, and how many counts are
+    /// 0.
     fn distributions(mut check: impl FnMut(&[i16], u32)) {
         let mut seed = 3_u32;
         let mut random = || {
@@ -452,7 +460,8 @@ mod tests {
         });
     }
 
-    /// Cell by cell, a table for encoding is that for decoding; and its costs are the bits that it writes.
+    /// Cell by cell, a table for encoding is that for decoding; and its costs are the bits that it
+    /// writes.
     #[test]
     fn tables_are_those_of_a_decoder() {
         let meanings: Vec<_> = (0..64)

@@ -22,8 +22,8 @@ pub(crate) const TABLE_CELLS: usize = 1 << CODE_BITS_MAX;
 /// Cells of a dictionary's largest decoding table.
 pub(crate) const DICTIONARY_TABLE_CELLS: usize = 1 << DICTIONARY_CODE_BITS_MAX;
 
-/// One cell of the table of pairs, for a string of [`CODE_BITS_MAX`] bits: how many bits its first code takes, or its
-/// first two if both are in it; how many codes that are; and their symbols.
+/// One cell of the table of pairs, for a string of [`CODE_BITS_MAX`] bits: how many bits its first
+/// code takes, or its first two if both are in it; how many codes that are; and their symbols.
 pub(crate) type PairCell = [u8; 4];
 
 /// A table that can decode: the first `1 << log` cells are those of all strings of `log` bits.
@@ -31,8 +31,8 @@ pub(crate) type PairCell = [u8; 4];
 pub(crate) struct HuffmanTable<'t> {
     pub(crate) cells: &'t [Cell; TABLE_CELLS],
     pub(crate) log: u32,
-    /// The same codes in pairs, if that table was made. If there are longer codes than [`CODE_BITS_MAX`], the cells of all
-    /// strings of `log` bits, see [`long_cells`].
+    /// The same codes in pairs, if that table was made. If there are longer codes than
+    /// [`CODE_BITS_MAX`], the cells of all strings of `log` bits, see [`long_cells`].
     pub(crate) pairs: Option<&'t [PairCell; TABLE_CELLS]>,
 }
 
@@ -44,7 +44,8 @@ pub(crate) struct WeightScratch<'w> {
 
 /// Reads a table description (RFC 8878, section 4.2.1) and builds the decoding table.
 ///
-/// Gives the longest code's bits and the bytes of the description. [`Error::Corruption`] if it is not valid.
+/// Gives the longest code's bits and the bytes of the description. [`Error::Corruption`] if it is
+/// not valid.
 pub(crate) fn read_table(
     src: &[u8],
     scratch: &mut WeightScratch<'_>,
@@ -67,7 +68,8 @@ pub(crate) fn read_dictionary_table(
     Ok((found.log, found.bytes))
 }
 
-/// The memory of the table of pairs, as a table of the long codes that only a dictionary has: those come without pairs.
+/// The memory of the table of pairs, as a table of the long codes that only a dictionary has: those
+/// come without pairs.
 pub(crate) fn long_cells(pairs: &mut [PairCell; TABLE_CELLS]) -> &mut [Cell] {
     pairs.as_flattened_mut().as_chunks_mut().0
 }
@@ -86,7 +88,8 @@ pub(crate) struct Weights {
 
 /// Reads a table description into weights.
 ///
-/// The longest code has `log_max` bits at most. [`Error::Corruption`] if the description is not valid.
+/// The longest code has `log_max` bits at most. [`Error::Corruption`] if the description is not
+/// valid.
 pub(crate) fn read_weights(
     src: &[u8],
     log_max: u32,
@@ -118,8 +121,8 @@ pub(crate) fn read_weights(
     })
 }
 
-/// Adds the weight of the last symbol, which makes the sum a power of two. Gives the longest code's bits, and how many
-/// symbols have each weight.
+/// Adds the weight of the last symbol, which makes the sum a power of two. Gives the longest code's
+/// bits, and how many symbols have each weight.
 fn complete_weights(
     weights: &mut [u8; SYMBOLS_MAX],
     given: usize,
@@ -171,7 +174,8 @@ fn complete_weights(
 fn fill_cells(found: &Weights, scratch: &mut WeightScratch<'_>, cells: &mut [Cell]) {
     let weights = scratch.weights.get(..found.symbols).unwrap_or_default();
     let sorted = scratch.cells.as_flattened_mut();
-    // Sorted first, so that symbols with as many cells are neighbours: then no branch depends on the next symbol.
+    // Sorted first, so that symbols with as many cells are neighbours: then no branch depends on
+    // the next symbol.
     let mut ends = found.numbers;
     let mut at = 0;
     for end in &mut ends {
@@ -217,15 +221,16 @@ fn fill_each<const COUNT: usize>(part: &mut [Cell], symbols: &[u8], bits: u8) {
     }
 }
 
-/// Whether four streams of `stored` bytes, which give `content` literals, are decoded sooner when a table of pairs is made
-/// for them first: there are enough literals to make up for that, and their codes are short enough to come in pairs.
+/// Whether four streams of `stored` bytes, which give `content` literals, are decoded sooner when a
+/// table of pairs is made for them first: there are enough literals to make up for that, and their
+/// codes are short enough to come in pairs.
 pub(crate) fn pairs_are_worth_it(stored: usize, content: usize) -> bool {
     // Half of the pairs or so fit in 11 bits when codes have 5.5 bits in the mean.
     content >= PAIRS_CONTENT_MIN && 16 * stored <= 11 * content
 }
 
-/// See [`pairs_are_worth_it`]: making the table takes as long as pairs save on about half of this. Fewer in builds
-/// with assertions, so that small frames in tests have their codes in pairs, too.
+/// See [`pairs_are_worth_it`]: making the table takes as long as pairs save on about half of this.
+/// Fewer in builds with assertions, so that small frames in tests have their codes in pairs, too.
 const PAIRS_CONTENT_MIN: usize = if cfg!(debug_assertions) { 64 } else { 8 * 1024 };
 
 /// Makes the table of pairs from the table of single codes.
@@ -249,7 +254,8 @@ pub(crate) fn fill_pairs(
     }
 }
 
-/// Decodes one stream; `dst` is filled exactly and the stream is used up exactly, else [`Error::Corruption`].
+/// Decodes one stream; `dst` is filled exactly and the stream is used up exactly, else
+/// [`Error::Corruption`].
 pub(crate) fn decode_one(table: HuffmanTable<'_>, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     let mut bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
     if table.log > CODE_BITS_MAX {
@@ -314,7 +320,8 @@ fn decode_symbol(table: HuffmanTable<'_>, bits: &mut ReverseBitReader<'_>) -> u8
     symbol
 }
 
-/// Readers for the streams of a section of four; gives how much each stream gives (the last one gives the rest).
+/// Readers for the streams of a section of four; gives how much each stream gives (the last one
+/// gives the rest).
 fn begin_four<'s>(
     src: &'s [u8],
     content: usize,
@@ -338,8 +345,8 @@ fn begin_four<'s>(
     Ok(each)
 }
 
-/// Decodes four streams after a jump table (RFC 8878, section 3.1.1.3.1.6). `dst` is filled exactly and each stream
-/// is used up exactly, else [`Error::Corruption`].
+/// Decodes four streams after a jump table (RFC 8878, section 3.1.1.3.1.6). `dst` is filled exactly
+/// and each stream is used up exactly, else [`Error::Corruption`].
 ///
 /// `src` lies in `within`: bytes before it may be read, which speeds up the last codes of the first
 /// stream.

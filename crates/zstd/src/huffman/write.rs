@@ -40,7 +40,8 @@ impl<'a> HuffmanScratch<'a> {
 
 /// A code for bytes.
 pub(crate) struct HuffmanEncoder<'a> {
-    /// For each byte its code in the highest bits, the code's length in the lowest; 0 where there is none.
+    /// For each byte its code in the highest bits, the code's length in the lowest; 0 where there
+    /// is none.
     codes: &'a mut [[u8; 8]; SYMBOLS],
     /// The length of the longest code, 0 where there is no code.
     longest: &'a mut u8,
@@ -84,8 +85,8 @@ impl<'a> HuffmanEncoder<'a> {
         (!missing).then_some(bits)
     }
 
-    /// Builds the best code for `counts` (at least two of them not 0, their sum at most 2^17), of codes of at most
-    /// `length_max` bits.
+    /// Builds the best code for `counts` (at least two of them not 0, their sum at most 2^17), of
+    /// codes of at most `length_max` bits.
     pub(crate) fn build(
         &mut self,
         counts: &[[u8; 4]; SYMBOLS],
@@ -211,7 +212,8 @@ impl<'a> HuffmanEncoder<'a> {
     }
 }
 
-/// Bits of a digit that symbols are sorted by. The counts of a block have three digits at most, those of a short one two.
+/// Bits of a digit that symbols are sorted by. The counts of a block have three digits at most,
+/// those of a short one two.
 const DIGIT: u32 = 6;
 
 /// Sorts the symbols that occur by their counts, ascending. Returns their number.
@@ -267,14 +269,16 @@ fn sort(counts: &[[u8; 4]; SYMBOLS], scratch: &mut HuffmanScratch<'_>) -> usize 
     used
 }
 
-/// Counts the leaves of each depth of a Huffman tree over weights in ascending order; those that are deeper than `numbers`
-/// goes are counted as its last. At least two leaves.
+/// Counts the leaves of each depth of a Huffman tree over weights in ascending order; those that
+/// are deeper than `numbers` goes are counted as its last. At least two leaves.
 ///
-/// The tree is made in the memory of its parents (Moffat and Katajainen, "In-place calculation of minimum-redundancy codes",
-/// 1995). The leaves of each depth are the children of the inner nodes above that are no inner nodes.
+/// The tree is made in the memory of its parents (Moffat and Katajainen, "In-place calculation of
+/// minimum-redundancy codes", 1995). The leaves of each depth are the children of the inner nodes
+/// above that are no inner nodes.
 fn count_depths(tree: &mut [[u8; 4]], sorted: &[[u8; 4]], numbers: &mut [u16]) {
     let n = tree.len();
-    // Parents replace the weights of the nodes that they join. No branch depends on which of two nodes is lighter.
+    // Parents replace the weights of the nodes that they join. No branch depends on which of two
+    // nodes is lighter.
     let (mut leaf, mut root) = (0, 0);
     for next in 0..n - 1 {
         let mut weight = 0;
@@ -312,8 +316,8 @@ fn count_depths(tree: &mut [[u8; 4]], sorted: &[[u8; 4]], numbers: &mut [u16]) {
     numbers[deepest] = left;
 }
 
-/// Makes the code complete again after lengths were cut to `length_max`, at little cost. `numbers[l]` symbols have
-/// length `l`.
+/// Makes the code complete again after lengths were cut to `length_max`, at little cost.
+/// `numbers[l]` symbols have length `l`.
 fn limit(numbers: &mut [u16; LENGTH_MAX as usize + 1], sorted: &[[u8; 4]], length_max: u32) {
     let longest = length_max as usize;
     let unit = |length: usize| 1_i32 << (longest - length);

@@ -30,8 +30,8 @@ pub(crate) struct LiteralsHeader {
 }
 
 impl LiteralsHeader {
-    /// Reads the header. [`Error::Corruption`] if the section does not fit in `block`, or has more literals than
-    /// `content_max`.
+    /// Reads the header. [`Error::Corruption`] if the section does not fit in `block`, or has more
+    /// literals than `content_max`.
     pub(crate) fn parse(block: &[u8], content_max: usize) -> Result<LiteralsHeader, Error> {
         let mut word = [0; 8];
         let len = block.len().min(5);

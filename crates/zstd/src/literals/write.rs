@@ -10,8 +10,8 @@ const RLE: u32 = 1;
 const COMPRESSED: u32 = 2;
 const TREELESS: u32 = 3;
 
-/// The least number of literals for four streams: the header of a single stream cannot state more than that less one. The
-/// other streams cost some 8 bytes, 1 % of a small block.
+/// The least number of literals for four streams: the header of a single stream cannot state more
+/// than that less one. The other streams cost some 8 bytes, 1 % of a small block.
 const FOUR_STREAMS_FROM: usize = 1024;
 /// Fewer literals than this are not worth a table of their own.
 const TABLE_FROM: usize = 48;
@@ -90,7 +90,8 @@ impl LiteralsSection<'_> {
     }
 }
 
-/// Bytes that `n` literals with these counts take at least, whichever Huffman code they have: no code beats entropy.
+/// Bytes that `n` literals with these counts take at least, whichever Huffman code they have: no
+/// code beats entropy.
 fn least_bytes(counts: &[[u8; 4]; 256], n: usize) -> usize {
     // The logarithms may be wrong by so much together.
     let all = log2(n as u32).saturating_sub(2 + 4);

@@ -118,14 +118,15 @@ pub(crate) fn offset_name(repeat: &[u32; 3], offset: u32, literal_length: u32) -
 
 /// One sequence: literals, then a match.
 ///
-/// Packed in a word, from the lowest bit: 28 bits of offset value, 18 of literal length, 18 of match length less
-/// [`MATCH_MIN`].
+/// Packed in a word, from the lowest bit: 28 bits of offset value, 18 of literal length, 18 of
+/// match length less [`MATCH_MIN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence(u64);
 
 impl Sequence {
-    /// A sequence. `offset_value` is 1 to 3 for a repeat offset (whose meaning shifts when there are no literals,
-    /// RFC 8878 section 3.1.1.5), else the offset plus 3. `match_length` is at least [`MATCH_MIN`].
+    /// A sequence. `offset_value` is 1 to 3 for a repeat offset (whose meaning shifts when there
+    /// are no literals, RFC 8878 section 3.1.1.5), else the offset plus 3. `match_length` is at
+    /// least [`MATCH_MIN`].
     #[inline(always)]
     pub(crate) fn new(literal_length: u32, offset_value: u32, match_length: u32) -> Self {
         let match_length = u64::from(match_length - MATCH_MIN as u32);

@@ -13,7 +13,8 @@ pub(crate) const OFFSET_LOG_MAX: u32 = 8;
 /// The repeat offsets at the start of a frame without a dictionary.
 pub(crate) const REPEAT_OFFSETS: [u32; 3] = [1, 4, 8];
 
-/// Predefined distribution of literal lengths (RFC 8878, section 3.1.1.3.2.2.1), for a table of 64 cells.
+/// Predefined distribution of literal lengths (RFC 8878, section 3.1.1.3.2.2.1), for a table of 64
+/// cells.
 pub(crate) const LITERAL_LENGTH_COUNTS: [i16; 36] = [
     4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, //
     2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, //

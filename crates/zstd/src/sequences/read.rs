@@ -23,7 +23,8 @@ pub(crate) enum Mode {
 pub(crate) struct SequencesHeader {
     /// Number of sequences. If 0, nothing follows.
     pub(crate) count: usize,
-    /// Modes of the tables of literal lengths, offsets and match lengths, in the order of their descriptions.
+    /// Modes of the tables of literal lengths, offsets and match lengths, in the order of their
+    /// descriptions.
     pub(crate) modes: [Mode; 3],
     /// Bytes of the header.
     pub(crate) bytes: usize,
@@ -109,11 +110,12 @@ impl TableKind {
     }
 }
 
-/// Cells of the largest tables of all kinds. They lie side by side, so that one pointer reaches them.
+/// Cells of the largest tables of all kinds. They lie side by side, so that one pointer reaches
+/// them.
 pub(crate) const CELLS: usize = TableKind::OFFSETS.end();
 
-/// The sizes, as powers of two, of the tables of literal lengths, offsets and match lengths. `None` without a table:
-/// no block and no dictionary has given one.
+/// The sizes, as powers of two, of the tables of literal lengths, offsets and match lengths. `None`
+/// without a table: no block and no dictionary has given one.
 pub(crate) type Logs = [Option<u32>; 3];
 
 /// Makes the tables that a block asks for; returns the bytes after their descriptions.
@@ -263,7 +265,8 @@ impl<'t, 's> SequenceReader<'t, 's> {
         if extra(match_length) > 0 {
             length += self.bits.read(extra(match_length)) as u32;
         }
-        // At most 31 bits for the offset and 16 for the match length are gone; 16 and 26 are still to be read.
+        // At most 31 bits for the offset and 16 for the match length are gone; 16 and 26 are still
+        // to be read.
         self.bits.refill();
         let mut literals = literal_length as u32;
         if extra(literal_length) > 0 {
@@ -305,7 +308,8 @@ impl<'t, 's> SequenceReader<'t, 's> {
     }
 }
 
-/// The base of each symbol from a table of extra bits, each symbol beginning where the one before ends.
+/// The base of each symbol from a table of extra bits, each symbol beginning where the one before
+/// ends.
 const fn meanings<const N: usize>(first: u32, extra: [u8; N]) -> [SymbolMeaning; N] {
     let mut meanings = [SymbolMeaning::new(0, 0); N];
     let mut base = first;
@@ -339,8 +343,8 @@ static MATCH_LENGTHS: [SymbolMeaning; MATCH_LENGTH_SYMBOL_MAX + 1] = meanings(
     ],
 );
 
-/// A symbol is the number of extra bits. The base of the first two is that of the offset *value* (1 to 3, a repeat
-/// offset); the others' is three less, that of the offset itself.
+/// A symbol is the number of extra bits. The base of the first two is that of the offset *value* (1
+/// to 3, a repeat offset); the others' is three less, that of the offset itself.
 static OFFSETS: [SymbolMeaning; OFFSET_SYMBOL_MAX + 1] = {
     let mut meanings = [SymbolMeaning::new(0, 0); OFFSET_SYMBOL_MAX + 1];
     let mut symbol = 0;

@@ -1,5 +1,5 @@
-//! The codes of sequences by slots: a place for each short length, so that no code is looked up when codes are counted and
-//! the bit stream is written.
+//! The codes of sequences by slots: a place for each short length, so that no code is looked up
+//! when codes are counted and the bit stream is written.
 
 use super::code::{
     LITERAL_LENGTH_CODES, MATCH_LENGTH_CODES, Sequence, literal_length_code, match_length_code,
@@ -20,7 +20,8 @@ pub(crate) struct Counted {
     pub(crate) bytes: usize,
 }
 
-/// Counts the codes of the first sequences: of all or, if `PART`, of those up to the first pair that reaches `bytes`.
+/// Counts the codes of the first sequences: of all or, if `PART`, of those up to the first pair
+/// that reaches `bytes`.
 ///
 /// The result says only of a part which literals and bytes it has.
 pub(crate) fn count_codes<const PART: bool>(
@@ -32,7 +33,8 @@ pub(crate) fn count_codes<const PART: bool>(
     if !PART && reversed.len() < FEW {
         return count_few(counts, reversed);
     }
-    // Slots are counted, two neighbours in tables of their own: equal ones do not wait for each other.
+    // Slots are counted, two neighbours in tables of their own: equal ones do not wait for each
+    // other.
     let (tables, _) = scratch.split_at_mut(2 * SLOT_COUNTS);
     tables.fill([0; 4]);
     let mut counted = Counted::default();

@@ -189,7 +189,8 @@ pub(crate) fn write_sequences(
     Some(written)
 }
 
-/// Bytes that the section takes at least: the bits that follow the codes of offsets, whichever tables there are.
+/// Bytes that the section takes at least: the bits that follow the codes of offsets, whichever
+/// tables there are.
 pub(crate) fn sequences_least_bytes(reversed: &[[u8; 8]]) -> usize {
     let code = |bits: &[u8; 8]| {
         offset_code(Sequence::from_bits(u64::from_ne_bytes(*bits)).offset_value()) as usize
@@ -292,7 +293,8 @@ mod tests {
         tables
     }
 
-    /// How [`choose_table`] gives a table for these counts of codes, and the bytes of its description.
+    /// How [`choose_table`] gives a table for these counts of codes, and the bytes of its
+    /// description.
     fn choice(kind: &CodeKind, counts: &[u32], previous: &FseEncoder<'_>) -> (Mode, Vec<u8>) {
         let mut memory = Vec::new();
         let [mut next, _] = tables(&mut memory);
@@ -358,7 +360,8 @@ mod tests {
         );
     }
 
-    /// Of equal sequences only the bits after their codes are written: that many, and few bytes more.
+    /// Of equal sequences only the bits after their codes are written: that many, and few bytes
+    /// more.
     #[test]
     fn offsets_take_the_least() {
         let mut memory = Vec::new();

@@ -7,7 +7,8 @@ use zstd::{
     compress_with_dictionary, dictionary_workspace_size, stream_workspace_size,
 };
 
-/// Our blocks, decoded by us, and with a frame put around them by the C library; what is not worth compressing is stored.
+/// Our blocks, decoded by us, and with a frame put around them by the C library; what is not worth
+/// compressing is stored.
 #[test]
 fn bare_blocks_and_stored_ones_between_them() {
     let mut random = Random(5);

@@ -1,6 +1,7 @@
 //! Decoders compared: ours through a door that chance picks, C's, and the slow reference.
 //!
-//! The long runs are campaigns: `cargo xtask campaign zstd-frames-of-c zstd-unusual-frames zstd-damaged-frames`.
+//! The long runs are campaigns: `cargo xtask campaign zstd-frames-of-c zstd-unusual-frames
+//! zstd-damaged-frames`.
 
 use crate::catalogue::Dictionary;
 use crate::doors::{self, DOORS, Input};
@@ -114,7 +115,8 @@ fn c_frame(
     if let Some(dictionary) = dictionary {
         c.load_dictionary(dictionary).expect("a dictionary");
     }
-    // Pieces may be of one byte, and each of them flushed into a block of its own: the C library would wait for room for ever.
+    // Pieces may be of one byte, and each of them flushed into a block of its own: the C library
+    // would wait for room for ever.
     let room = zstd_safe::compress_bound(content.len()) + 32 * content.len() + 1000;
     let mut frame = vec![0; room];
     let len = if rng.chance(2) {

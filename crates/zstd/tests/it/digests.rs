@@ -1,7 +1,8 @@
 //! The sizes and digests of our frames of fixed content.
 //!
-//! Frames that decode may still be larger than need be: the choice of a table or of a code length that goes wrong is seen
-//! here alone. A change that is meant is reviewed as the change of `testdata/digests.txt`.
+//! Frames that decode may still be larger than need be: the choice of a table or of a code length
+//! that goes wrong is seen here alone. A change that is meant is reviewed as the change of
+//! `testdata/digests.txt`.
 
 use crate::catalogue;
 use crate::encode::{hard, mixture};

@@ -298,8 +298,8 @@ fn a_frame_is_refused_only_where_it_does_not_fit() {
     }
 }
 
-/// As in a table of inodes. Every byte value occurs among the literals, some seldom and some often; a code with the fewest bits that
-/// can distinguish all of them would ignore that.
+/// As in a table of inodes. Every byte value occurs among the literals, some seldom and some often;
+/// a code with the fewest bits that can distinguish all of them would ignore that.
 #[test]
 fn records_that_differ_in_few_bytes_are_no_larger_than_those_of_c() {
     let mut content = Vec::new();
@@ -320,7 +320,8 @@ fn records_that_differ_in_few_bytes_are_no_larger_than_those_of_c() {
     }
 }
 
-/// A part of a block that is stored has matches of which a decoder learns nothing: what follows must not name their offsets.
+/// A part of a block that is stored has matches of which a decoder learns nothing: what follows
+/// must not name their offsets.
 #[test]
 fn a_stored_part_takes_its_offsets_along() {
     let mut random = Random(0x51ed);

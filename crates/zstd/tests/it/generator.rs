@@ -1,5 +1,5 @@
-//! Valid frames that an encoder would hardly make: every literals form and table mode, odd windows, wide fields, empty blocks,
-//! repeat offsets in every order, matches of every kind of length.
+//! Valid frames that an encoder would hardly make: every literals form and table mode, odd windows,
+//! wide fields, empty blocks, repeat offsets in every order, matches of every kind of length.
 
 use crate::assemble::{
     BlockType, Coding, Counts, Header, Huffman, LITERAL_LENGTHS, Literals, MATCH_LENGTHS, Model,
@@ -351,7 +351,8 @@ impl Maker<'_> {
                 }
             }
         };
-        // Sizes that the format cannot say, and streams that the jump table cannot, are written raw.
+        // Sizes that the format cannot say, and streams that the jump table cannot, are written
+        // raw.
         let most = [1023, 1023, 16_383, 262_143][usize::from(format)];
         match &written {
             Literals::Compressed {

@@ -1,4 +1,5 @@
-//! A dictionary whose Huffman table has codes of 12 bits: the C library takes it to encode and to decode, and so do we.
+//! A dictionary whose Huffman table has codes of 12 bits: the C library takes it to encode and to
+//! decode, and so do we.
 
 use crate::assemble::{BlockType, Header, Huffman, Literals, block};
 use crate::doors::{DOORS, Input};
@@ -130,8 +131,8 @@ fn a_dictionary_with_a_huffman_table_of_12_bits() {
     }
 }
 
-/// One stream and four, of every size format, through every door and by C; with all symbols, so that the longest codes are among
-/// them.
+/// One stream and four, of every size format, through every door and by C; with all symbols, so
+/// that the longest codes are among them.
 #[test]
 fn blocks_with_codes_of_12_bits() {
     let (bytes, huffman) = dictionary();

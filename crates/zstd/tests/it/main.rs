@@ -62,7 +62,8 @@ mod prepared;
 /// A slow decoder after the RFC.
 #[cfg(all(feature = "decompress", not(miri)))]
 mod reference;
-/// How deep the codec goes down the stack, with each set of features: it compiles them itself, so once is enough.
+/// How deep the codec goes down the stack, with each set of features: it compiles them itself, so
+/// once is enough.
 #[cfg(all(
     feature = "arch",
     feature = "compress",

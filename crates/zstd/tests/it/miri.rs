@@ -1,4 +1,5 @@
-//! What Miri runs: the small vectors, and small inputs through the encoder. C cannot be called there.
+//! What Miri runs: the small vectors, and small inputs through the encoder. C cannot be called
+//! there.
 
 use crate::doors::{DOORS, Input};
 use zstd::{Compressor, LEVEL_MAX, LEVEL_MIN, Params, compress_bound, workspace_size};

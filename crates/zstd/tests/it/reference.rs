@@ -1,6 +1,8 @@
-//! A slow decoder after RFC 8878, one line after the other: the third opinion where ours and C's differ.
+//! A slow decoder after RFC 8878, one line after the other: the third opinion where ours and C's
+//! differ.
 //!
-//! It shares only the table construction of the assembler, and tells the faults that libzstd overlooks from all others.
+//! It shares only the table construction of the assembler, and tells the faults that libzstd
+//! overlooks from all others.
 
 use crate::assemble::{Counts, Huffman, LITERAL_LENGTHS, MATCH_LENGTHS, OFFSETS};
 use crate::assemble::{LITERAL_LENGTH_BITS, MATCH_LENGTH_BITS};
@@ -16,7 +18,8 @@ pub(crate) enum Fault {
     BlockTooLong,
     DistanceOverWindow,
     HuffmanTooDeep,
-    /// One of four streams of literals has no end mark, is not used up to the last bit, or beyond it.
+    /// One of four streams of literals has no end mark, is not used up to the last bit, or beyond
+    /// it.
     LiteralsNotUsedUp,
     /// The description of a table goes beyond its block.
     TableCut,

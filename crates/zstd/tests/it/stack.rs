@@ -1,8 +1,9 @@
 //! How deep the codec goes down the stack, as it runs in a kernel: optimised.
 //!
-//! The compiler's assembly says how large the frame of each function is and what it calls, whatever the frames that are decoded.
-//! Beside that, decoding is looked at: a function paints the stack below the test and returns; then the decoder runs there; then
-//! the paint that is left is read through `/proc/self/mem`, which needs no unsafe code.
+//! The compiler's assembly says how large the frame of each function is and what it calls, whatever
+//! the frames that are decoded. Beside that, decoding is looked at: a function paints the stack
+//! below the test and returns; then the decoder runs there; then the paint that is left is read
+//! through `/proc/self/mem`, which needs no unsafe code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -82,8 +83,8 @@ fn compile(source: &Path, name: &str, features: &[&str], out: &Path) {
 
 fn read_assembly(text: &str, functions: &mut BTreeMap<String, Function>) {
     let mut name = String::new();
-    // The functions whose addresses registers hold, for calls that come more than once. Lines are not in the order in
-    // which they run: what else a register is used for is passed over.
+    // The functions whose addresses registers hold, for calls that come more than once. Lines are
+    // not in the order in which they run: what else a register is used for is passed over.
     let mut held = BTreeMap::new();
     for line in text.lines() {
         if let Some(label) = line.strip_suffix(':')
@@ -143,8 +144,8 @@ fn read_assembly(text: &str, functions: &mut BTreeMap<String, Function>) {
     }
 }
 
-/// Bytes of stack of a function and all that it calls. What is not ours counts nothing: copying of memory needs next to
-/// nothing, and a panic would be a bug that has its own test.
+/// Bytes of stack of a function and all that it calls. What is not ours counts nothing: copying of
+/// memory needs next to nothing, and a panic would be a bug that has its own test.
 fn depth_of<'f>(
     name: &str,
     functions: &'f BTreeMap<String, Function>,
@@ -237,8 +238,8 @@ fn every_frame_of_the_decoder() {
     }
 }
 
-/// Its frames are larger than the decoder's: that of what a block is planned with, and without kernels that of the lazy search.
-/// It goes no deeper than the decoder may.
+/// Its frames are larger than the decoder's: that of what a block is planned with, and without
+/// kernels that of the lazy search. It goes no deeper than the decoder may.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn every_frame_of_the_encoder() {

@@ -57,7 +57,8 @@ fn set_dictionary_within_an_unfinished_frame() {
     encoder.set_dictionary(None).unwrap();
 }
 
-/// Whether the header tells the size can change between frames, and is what a new encoder makes of it.
+/// Whether the header tells the size can change between frames, and is what a new encoder makes of
+/// it.
 #[test]
 fn set_content_size_between_frames() {
     let content = mixture(5, 3000);
@@ -84,8 +85,8 @@ fn set_content_size_between_frames() {
     }
 }
 
-/// Every frame that is completed is what a new encoder makes of it, whatever was tried before and within it: other
-/// dictionaries, frames and series of blocks that are left, copies.
+/// Every frame that is completed is what a new encoder makes of it, whatever was tried before and
+/// within it: other dictionaries, frames and series of blocks that are left, copies.
 #[test]
 fn frames_do_not_depend_on_what_was_tried() {
     let mut random = Random(71);

@@ -15,8 +15,8 @@ fn path(name: &str) -> PathBuf {
 /// Room that no vector fills.
 const CAPACITY: usize = 400_000;
 
-/// Where C's verdict differs on purpose; `docs/formats/zstd.md` says why each is so. Name, C's one-shot call accepts it,
-/// C's stream accepts it.
+/// Where C's verdict differs on purpose; `docs/formats/zstd.md` says why each is so. Name, C's
+/// one-shot call accepts it, C's stream accepts it.
 const C_DIFFERS: &[(&str, bool, bool)] = &[
     ("bad-rle-block-over-window-1-kib", true, false),
     ("bad-raw-block-over-window-1-kib", true, false),
@@ -48,8 +48,9 @@ const C_DIFFERS: &[(&str, bool, bool)] = &[
     ("bad-dictionary-raw-position-over-window", true, true),
 ];
 
-/// What C says depends on chance: on whether its fast loop for four streams runs on this processor, which does not ask
-/// whether all bits were used, or on what its reader makes of bytes that it reads twice.
+/// What C says depends on chance: on whether its fast loop for four streams runs on this processor,
+/// which does not ask whether all bits were used, or on what its reader makes of bytes that it
+/// reads twice.
 const C_MAY_ACCEPT: &[&str] = &[
     "bad-literals-four-streams-leftover-bit",
     "bad-fse-table-beyond-block",

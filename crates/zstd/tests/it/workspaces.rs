@@ -1,4 +1,5 @@
-//! Every size that the interface states is enough, wherever the memory begins, and a byte less is refused.
+//! Every size that the interface states is enough, wherever the memory begins, and a byte less is
+//! refused.
 
 use crate::encode::mixture;
 use crate::encode_stream::trained;

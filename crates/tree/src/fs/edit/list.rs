@@ -79,7 +79,7 @@ impl Addition {
     /// PATH b|c MODE UID GID MAJOR MINOR a device
     /// PATH i MODE UID GID [f|s]         a fifo or socket
     /// PATH l HOSTFILE                   a regular file of the host
-    /// PATH x NAME=VALUE                 an extended attribute; 0x begins hexadecimal, 0s base64, 0t text
+    /// PATH x NAME=VALUE                 an extended attribute, also 0x…, 0s… (base64), 0t…
     /// ```
     ///
     /// The capitals `D M S B C I` take a time, in seconds since 1970, before the mode. Modes are

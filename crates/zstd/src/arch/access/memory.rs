@@ -15,8 +15,8 @@ pub(crate) struct IndexedBytes<'a> {
 }
 
 impl<'a> IndexedBytes<'a> {
-    /// Whether the search in `data`, of which the first byte has index `first`, may begin at the index `start`: it is one of
-    /// the data, and the sums of the loops do not overflow.
+    /// Whether the search in `data`, of which the first byte has index `first`, may begin at the
+    /// index `start`: it is one of the data, and the sums of the loops do not overflow.
     pub(crate) fn fits(data: &[u8], first: u32, start: usize) -> bool {
         let first = first as usize;
         let room = usize::MAX >> 2;
@@ -67,7 +67,8 @@ impl<'a> IndexedBytes<'a> {
     pub(super) unsafe fn read<const N: usize>(self, at: usize) -> [u8; N] {
         debug_assert!(self.first <= at && at + N <= self.end);
         let place = self.origin.wrapping_add(at).cast::<[u8; N]>();
-        // SAFETY: by the caller's promise the bytes from `at` to `at + N` lie in the slice; byte arrays need no alignment.
+        // SAFETY: by the caller's promise the bytes from `at` to `at + N` lie in the slice; byte
+        // arrays need no alignment.
         unsafe { place.read() }
     }
 
@@ -145,7 +146,8 @@ impl<'a> IndexedBytes<'a> {
         first_difference(a, b)
     }
 
-    /// The same for one who waits for it: more instructions, but by words, which come sooner than vectors.
+    /// The same for one who waits for it: more instructions, but by words, which come sooner than
+    /// vectors.
     ///
     /// # Safety
     ///
@@ -217,7 +219,8 @@ impl<'a> IndexedBytes<'a> {
         16 + unsafe { self.match_length(at + 16, before + 16) }
     }
 
-    /// How many bytes before `at` and before `candidate` are equal, down to `anchor` and to the first.
+    /// How many bytes before `at` and before `candidate` are equal, down to `anchor` and to the
+    /// first.
     ///
     /// # Safety
     ///
@@ -248,7 +251,8 @@ impl<'a> IndexedBytes<'a> {
     }
 }
 
-/// Four bytes that a longer match has in common, of which the last is the first after the best match so far.
+/// Four bytes that a longer match has in common, of which the last is the first after the best
+/// match so far.
 #[derive(Clone, Copy)]
 pub(crate) struct MatchTail<'a> {
     place: *const u8,
@@ -265,8 +269,8 @@ impl<'a> MatchTail<'a> {
         }
     }
 
-    /// Whether the four bytes that lie `distance` before these are equal. The distance is given as its negative, which
-    /// wraps.
+    /// Whether the four bytes that lie `distance` before these are equal. The distance is given as
+    /// its negative, which wraps.
     ///
     /// # Safety
     ///

@@ -48,8 +48,8 @@ macro_rules! opaque {
 }
 
 opaque!(
-    /// `value`, of which the compiler does not see where it comes from: else it keeps every sum with a loop's counter in a
-    /// register of its own, of which there are too few.
+    /// `value`, of which the compiler does not see where it comes from: else it keeps every sum
+    /// with a loop's counter in a register of its own, of which there are too few.
     pub(crate) opaque: usize
 );
 

@@ -89,8 +89,8 @@ impl<'a, const W: usize> TaggedRows<'a, W> {
         self.places
     }
 
-    /// The row of a hash, and its tag. The row is below the number of rows, for a hash shifted by `shift` and 8 more has as many
-    /// bits as that has.
+    /// The row of a hash, and its tag. The row is below the number of rows, for a hash shifted by
+    /// `shift` and 8 more has as many bits as that has.
     #[inline(always)]
     pub(crate) fn slot(&self, hash: u64) -> (usize, u8) {
         let hash = hash >> (self.shift & 63);
@@ -154,7 +154,8 @@ impl<'a, const W: usize> TaggedRows<'a, W> {
         debug_assert!(row * W < self.places && part < W / 16);
         // SAFETY: the row has `W` tags, of which these are sixteen.
         let tags = unsafe { self.tags.add(row * W + 16 * part) };
-        // SAFETY: as above, the slice is borrowed for as long as this lives, and byte arrays need no alignment.
+        // SAFETY: as above, the slice is borrowed for as long as this lives, and byte arrays need
+        // no alignment.
         let tags = unsafe { tags.cast::<[u8; 16]>().read() };
         equal_bytes(&tags, tag)
     }
@@ -185,7 +186,8 @@ impl<'a, const W: usize> TaggedRows<'a, W> {
     }
 }
 
-/// Hash chains: for each of the last positions the one before it with the same hash, and the end of each chain.
+/// Hash chains: for each of the last positions the one before it with the same hash, and the end of
+/// each chain.
 pub(crate) struct ChainLinks<'a> {
     /// The first of `mask` + 1 links, and of 2^(64 - `shift`) ends.
     links: *mut [u8; 4],

@@ -1,5 +1,5 @@
-//! The search for [`Strategy::DoubleFast`](crate::Strategy::DoubleFast): a long match is taken at once, a short one if the
-//! next position has no long one.
+//! The search for [`Strategy::DoubleFast`](crate::Strategy::DoubleFast): a long match is taken at
+//! once, a short one if the next position has no long one.
 
 use super::super::access::{IndexedBytes, PositionTable, Store, opaque};
 use super::tagged;
@@ -36,8 +36,8 @@ impl DoubleFastSearch {
 }
 
 proven_fn! {
-    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals after the last one begin, and the
-    /// repeat offsets after it.
+    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals after the
+    /// last one begin, and the repeat offsets after it.
     ///
     /// # Safety
     ///
@@ -103,8 +103,8 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
-    // No repeat offset leads before the first byte, from `begin` or from any position after it; nor does the distance of a match
-    // that has been found, from after that match.
+    // No repeat offset leads before the first byte, from `begin` or from any position after it; nor
+    // does the distance of a match that has been found, from after that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let mut anchor = start;
     'block: loop {
@@ -122,8 +122,9 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>
         let before = data.moved(rep1);
         // The match: where it is, how far back, and its length; whether it is by the last offset.
         let (found, distance, length, repeated) = loop {
-            // SAFETY: `first < a` and `a + 9 <= end`: at first by the comparison above, later because `a < limit`, which is at
-            // most `end - 8`, or by the comparison where the step grows.
+            // SAFETY: `first < a` and `a + 9 <= end`: at first by the comparison above, later
+            // because `a < limit`, which is at most `end - 8`, or by the comparison where the step
+            // grows.
             let value = proven!(data.read64(a));
             let (long_place, long_kept) = cell_long(value, a);
             let (short_place, short_kept) = cell_short(value, a);
@@ -141,7 +142,8 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>
                 let length = 4 + proven!(data.match_length(a + 5, a + 5 - rep1));
                 break (a + 1, rep1, length, true);
             }
-            // SAFETY: `long_distance <= reach <= a - first`: `reach` grows with `a`, and is set to no more when the step grows.
+            // SAFETY: `long_distance <= reach <= a - first`: `reach` grows with `a`, and is set to
+            // no more when the step grows.
             if long_distance <= reach && proven!(data.read64(a - long_distance) == data.read64(a)) {
                 // SAFETY: `a + 9 <= end`.
                 let (place, kept) = cell_long(proven!(data.read64(a + 1)), a + 1);
@@ -202,7 +204,8 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>
         };
         let ends = found + length;
         let begins = found - back;
-        // SAFETY: `anchor <= begins <= ends <= end`; the sequence before ended at `anchor`, and the store was open.
+        // SAFETY: `anchor <= begins <= ends <= end`; the sequence before ended at `anchor`, and the
+        // store was open.
         let mut open = proven!(store.append(data, anchor, begins - anchor, value, ends - begins));
         anchor = ends;
         if ends + 8 > end {
@@ -242,7 +245,8 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>
             let (place, kept) = cell_short(value, anchor);
             // SAFETY: see `cell_short`.
             proven!(short.put(place, kept));
-            // SAFETY: the match ends at `end` at the latest; the sequence before ended at `anchor`, and the store was open.
+            // SAFETY: the match ends at `end` at the latest; the sequence before ended at `anchor`,
+            // and the store was open.
             open = proven!(store.append(data, anchor, 0, 1, length));
             anchor += length;
         }

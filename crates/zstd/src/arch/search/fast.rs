@@ -1,5 +1,5 @@
-//! The search for [`Strategy::Fast`](crate::Strategy::Fast): one table of positions by hash; the first match that is found
-//! is taken.
+//! The search for [`Strategy::Fast`](crate::Strategy::Fast): one table of positions by hash; the
+//! first match that is found is taken.
 
 use super::super::access::{IndexedBytes, PositionTable, Store, opaque};
 use super::tagged;
@@ -49,8 +49,8 @@ impl FastSearch {
 }
 
 proven_fn! {
-    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals after the last one begin, and the
-    /// repeat offsets after it.
+    /// Finds the sequences in `data` starting at `task.start`. Returns where the literals after the
+    /// last one begin, and the repeat offsets after it.
     ///
     /// # Safety
     ///
@@ -110,8 +110,8 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
-    // No repeat offset leads before the first byte, from `begin` or from any position after it; nor does the distance of a match
-    // that has been found, from after that match.
+    // No repeat offset leads before the first byte, from `begin` or from any position after it; nor
+    // does the distance of a match that has been found, from after that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let mut anchor = start;
     'block: loop {
@@ -132,9 +132,9 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
         let mut v0 = proven!(data.read64(a));
         let (found, distance, repeated) = loop {
             let (h0, c0) = cell(v0, a);
-            // One is added to the sum, so that `a` + 1 takes no register.
-            // SAFETY: `a + step + 8 <= end` and `step >= 1`: at first by the comparison above, later because `a < limit`, which
-            // is at most `end - 8 - step`, or by the comparison where the step grows.
+            // One is added to the sum, so that `a` + 1 takes no register. SAFETY: `a + step + 8 <=
+            // end` and `step >= 1`: at first by the comparison above, later because `a < limit`,
+            // which is at most `end - 8 - step`, or by the comparison where the step grows.
             let (h1, c1) = cell(proven!(data.read64(a + 1)), a);
             let c1 = c1.wrapping_add(1);
             // SAFETY: see `cell`.
@@ -153,7 +153,8 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
             if proven!(before.read32(a)) == v0 as u32 && rep1 != 0 {
                 break (a, rep1, true);
             }
-            // SAFETY: `d0 <= reach <= a - step - first`: `reach` grows with `a`, and is set to no more when the step grows.
+            // SAFETY: `d0 <= reach <= a - step - first`: `reach` grows with `a`, and is set to no
+            // more when the step grows.
             if d0 <= reach && proven!(data.read32(a - step - d0) == data.read32(a - step)) {
                 break (a - step, d0, false);
             }
@@ -186,19 +187,22 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
 
         let candidate = found - distance;
         let (value, back) = if repeated {
-            // SAFETY: `found` is at least a step after `begin`, from where on `distance` does not lead before the first.
+            // SAFETY: `found` is at least a step after `begin`, from where on `distance` does not
+            // lead before the first.
             let same = proven!(data.byte(found - 1) == data.byte(candidate - 1));
             (1, usize::from(same))
         } else {
             (rep3, rep2, rep1) = (rep2, rep1, distance);
-            // SAFETY: `first <= candidate <= found`, as the match there was read; `anchor <= found`.
+            // SAFETY: `first <= candidate <= found`, as the match there was read; `anchor <=
+            // found`.
             let back = proven!(data.count_back(found, candidate, anchor));
             (offset_value(distance as u32), back)
         };
         // SAFETY: as above, and `found + 4 <= end`, as four bytes there were read.
         let ends = found + 4 + proven!(data.match_length_soon(found + 4, candidate + 4));
         let begins = found - back;
-        // SAFETY: `anchor <= begins <= ends <= end`; the sequence before ended at `anchor`, and the store was open.
+        // SAFETY: `anchor <= begins <= ends <= end`; the sequence before ended at `anchor`, and the
+        // store was open.
         let mut open = proven!(store.append(data, anchor, begins - anchor, value, ends - begins));
         anchor = ends;
         if ends + 8 > end {
@@ -233,7 +237,8 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
             let (place, kept) = cell(v, anchor);
             // SAFETY: see `cell`.
             proven!(positions.put(place, kept));
-            // SAFETY: the match ends at `end` at the latest; the sequence before ended at `anchor`, and the store was open.
+            // SAFETY: the match ends at `end` at the latest; the sequence before ended at `anchor`,
+            // and the store was open.
             open = proven!(store.append(data, anchor, 0, 1, length));
             anchor += length;
         }

@@ -1,5 +1,5 @@
-//! The search for [`Strategy::Lazy`](crate::Strategy::Lazy): the best match of a position is taken, unless the next one or two
-//! have a better.
+//! The search for [`Strategy::Lazy`](crate::Strategy::Lazy): the best match of a position is taken,
+//! unless the next one or two have a better.
 
 use super::super::access::{ChainLinks, IndexedBytes, Store, TaggedRows};
 use super::row::Search;
@@ -46,9 +46,11 @@ macro_rules! lookahead {
         $known
     };
 }
-/// Where code is to be small, in a kernel, one loop looks ahead as far as it is asked to when it runs: 24 KB less.
+/// Where code is to be small, in a kernel, one loop looks ahead as far as it is asked to when it
+/// runs: 24 KB less.
 ///
-/// Macros, so that it is the same code in user space: a variable there costs up to 1 % at levels 5 to 10.
+/// Macros, so that it is the same code in user space: a variable there costs up to 1 % at levels 5
+/// to 10.
 #[cfg(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2")))]
 macro_rules! lookahead {
     ($known:expr, $task:expr) => {
@@ -56,7 +58,8 @@ macro_rules! lookahead {
     };
 }
 
-/// Where the literals after the last sequence begin, the last offsets, and the first index that has not entered the rows.
+/// Where the literals after the last sequence begin, the last offsets, and the first index that has
+/// not entered the rows.
 pub(crate) type Found = (usize, [usize; 3], usize);
 
 proven_fn! {
@@ -145,8 +148,8 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
     let (first, end) = (data.first(), data.end());
     let mut store = Store::new(store, end - start);
     let begin = start.max(first + 1);
-    // No repeat offset leads before the first byte, from `begin` or from any position after it; nor does the distance of a match
-    // that has been found, from after that match.
+    // No repeat offset leads before the first byte, from `begin` or from any position after it; nor
+    // does the distance of a match that has been found, from after that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     // Nothing that lies before the data can enter any more.
     let next = task.next.clamp(first, begin);
@@ -267,7 +270,8 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             rep2 = rep1;
         }
         rep1 = offset;
-        // SAFETY: `anchor <= begins <= begins + length <= end`; the sequence before ended at `anchor`, and the store was open.
+        // SAFETY: `anchor <= begins <= begins + length <= end`; the sequence before ended at
+        // `anchor`, and the store was open.
         let mut open = proven!(store.append(data, anchor, literals, value, length));
         at = begins + length;
         anchor = at;
@@ -280,7 +284,8 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             // SAFETY: as above.
             let length = 4 + proven!(data.match_length(at + 4, at + 4 - rep2));
             (rep1, rep2) = (rep2, rep1);
-            // SAFETY: the match ends at `end` at the latest; the sequence before ended at `anchor`, and the store was open.
+            // SAFETY: the match ends at `end` at the latest; the sequence before ended at `anchor`,
+            // and the store was open.
             open = proven!(store.append(data, anchor, 0, 1, length));
             at += length;
             anchor = at;

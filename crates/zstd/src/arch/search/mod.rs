@@ -1,9 +1,10 @@
-//! The search loops of the finders, compiled twice from one source: here without checks, and as a safe twin in
-//! `encode/finder` without the feature `arch`, where unsafe code is forbidden.
+//! The search loops of the finders, compiled twice from one source: here without checks, and as a
+//! safe twin in `encode/finder` without the feature `arch`, where unsafe code is forbidden.
 //!
-//! Both have a module `access` with the same names. Here some of its functions are unsafe, and `proven!` is an unsafe block;
-//! there they are safe, and `proven!` is nothing. In both the comment before it proves that the
-//! bytes read exist. `proven_fn!` declares a function that relies on its caller for that.
+//! Both have a module `access` with the same names. Here some of its functions are unsafe, and
+//! `proven!` is an unsafe block; there they are safe, and `proven!` is nothing. In both the comment
+//! before it proves that the bytes read exist. `proven_fn!` declares a function that relies on its
+//! caller for that.
 
 pub(crate) mod double_fast;
 pub(crate) mod fast;

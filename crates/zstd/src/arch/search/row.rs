@@ -109,13 +109,14 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
     }
 
     proven_fn! {
-        /// The longest match at `at` that is longer than `least`, and how far back it refers, at most to `low`. `at` itself
-        /// enters.
+        /// The longest match at `at` that is longer than `least`, and how far back it refers, at
+        /// most to `low`. `at` itself enters.
         ///
         /// # Safety
         ///
         /// `first <= low < at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
-        // Once for each width where it is fast, and apart where code is to be small: in safe code, and in a kernel.
+        // Once for each width where it is fast, and apart where code is to be small: in safe code,
+        // and in a kernel.
         #[cfg_attr(any(not(feature = "arch"), all(target_arch = "x86_64", not(target_feature = "sse2"))), inline(never))]
         #[cfg_attr(all(feature = "arch", not(all(target_arch = "x86_64", not(target_feature = "sse2")))), inline(always))]
         pub(super) fn search<const MIN: u32>(
@@ -156,9 +157,9 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
                 if back < farthest {
                     break;
                 }
-                // Only a candidate that matches where the best one ends can be better.
-                // SAFETY: `first <= low <= candidate < at`, `best >= 3`, and `at + best + 1 <= end`: at first as the caller
-                // proves, later as compared below.
+                // Only a candidate that matches where the best one ends can be better. SAFETY:
+                // `first <= low <= candidate < at`, `best >= 3`, and `at + best + 1 <= end`: at
+                // first as the caller proves, later as compared below.
                 if proven!(tail.is_same(back)) {
                     // SAFETY: `first <= candidate < at <= end`.
                     let length = proven!(data.match_length(at, at.wrapping_add(back)));
@@ -189,7 +190,8 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
                     if candidate < low || at + best + 1 > end {
                         break;
                     }
-                    // SAFETY: `first <= low <= candidate <= at`, `best >= 3`, and `at + best + 1 <= end`.
+                    // SAFETY: `first <= low <= candidate <= at`, `best >= 3`, and `at + best + 1 <=
+                    // end`.
                     if proven!(data.read32(candidate + best - 3) == data.read32(at + best - 3)) {
                         // SAFETY: as above.
                         let length = proven!(data.match_length(at, candidate));

@@ -17,10 +17,11 @@ pub(crate) fn tagged<const BYTES: u32>(
     shift: u32,
     index_log: u32,
 ) -> (usize, u32) {
-    // A rotation leaves the product where it is, a shift needs a copy first: the compiler must not see that both are the same
-    // here.
+    // A rotation leaves the product where it is, a shift needs a copy first: the compiler must not
+    // see that both are the same here.
     let product = opaque_word((value << (64 - 8 * BYTES)).wrapping_mul(PRIME));
-    // The highest bits below those of the cell's number; for a match of four bytes, that only the first four decide.
+    // The highest bits below those of the cell's number; for a match of four bytes, that only the
+    // first four decide.
     let below = if BYTES == 8 {
         shift
     } else {
@@ -29,6 +30,7 @@ pub(crate) fn tagged<const BYTES: u32>(
     let rotated = opaque_word(product.rotate_right(below.wrapping_sub(32) & 31));
     let tag = rotated as u32 & (u32::MAX << (index_log & 31));
     let place = (product >> (shift & 63)) as usize;
-    // The index has no bits of the tag: a sum is the same as joining them, and may be postponed by those who add to it.
+    // The index has no bits of the tag: a sum is the same as joining them, and may be postponed by
+    // those who add to it.
     (place, tag.wrapping_add(index as u32))
 }

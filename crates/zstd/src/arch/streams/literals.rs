@@ -37,8 +37,9 @@ pub(crate) fn write_stream(
     for codes in now.iter().rev() {
         writer.add(five(*codes));
         let (low, bytes) = writer.waiting();
-        // SAFETY: `at` is 0 before the loop, and grows by `FLUSHED_MAX` at most in each of its turns, which are at most `sure`:
-        // in this one it is at most `FLUSHED_MAX * (sure - 1)`, at least eight bytes before the end.
+        // SAFETY: `at` is 0 before the loop, and grows by `FLUSHED_MAX` at most in each of its
+        // turns, which are at most `sure`: in this one it is at most `FLUSHED_MAX * (sure - 1)`, at
+        // least eight bytes before the end.
         proven!(out.put64(writer.at, low));
         writer.flushed(bytes);
     }
@@ -107,7 +108,8 @@ impl TopWriter {
         self.flushed(bytes);
     }
 
-    /// The bits that wait, fewer than 64, and how many whole bytes they are: [`FLUSHED_MAX`] at most.
+    /// The bits that wait, fewer than 64, and how many whole bytes they are: [`FLUSHED_MAX`] at
+    /// most.
     #[inline(always)]
     fn waiting(&self) -> (u64, usize) {
         let low = self.word >> (64_u64.wrapping_sub(self.count) & 63);

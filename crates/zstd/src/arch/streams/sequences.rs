@@ -23,8 +23,9 @@ pub(crate) const RUN_BYTES: usize = 4608;
 const SLOT_BYTES: usize = 2048;
 
 impl<'a> RunTables<'a> {
-    /// The tables of literal lengths, offsets, match lengths, each with its accuracy, the code of the last sequence and the
-    /// largest code; and the states that yield the codes of the last sequence.
+    /// The tables of literal lengths, offsets, match lengths, each with its accuracy, the code of
+    /// the last sequence and the largest code; and the states that yield the codes of the last
+    /// sequence.
     pub(crate) fn new(
         memory: &'a mut [u8; RUN_BYTES],
         [ll, of, ml]: [(&FseTable, u32, u32, u32); 3],
@@ -97,8 +98,8 @@ impl RunTableLayout {
                 break;
             }
             let (raise, first) = symbol(table, code);
-            // At most 31 after the shift, for every state of 16 bits. A state from which this subtracts gives 0 bits, and
-            // does so as well unchanged.
+            // At most 31 after the shift, for every state of 16 bits. A state from which this
+            // subtracts gives 0 bits, and does so as well unchanged.
             let raise = raise.cast_signed().clamp(0, 31 << 16);
             let extra = u16::from(self.extra_bits[code as usize & 63] & 31);
             let [a, b, c, d] = raise.to_ne_bytes();
@@ -111,20 +112,23 @@ impl RunTableLayout {
         StartState { state, log }
     }
 
-    /// The state that leads on to this slot's symbol, and the bits to write with their number. For a state of 16 bits, and a
-    /// slot of this kind.
+    /// The state that leads on to this slot's symbol, and the bits to write with their number. For
+    /// a state of 16 bits, and a slot of this kind.
     #[inline(always)]
     fn step(&self, tables: RunTables<'_>, state: u32, slot: usize) -> (u32, u64, u32) {
         let at = self.slots + 8 * slot;
-        // SAFETY: no slot is above 144: all of them, 1,792 bytes of others included, end before byte 4,608.
+        // SAFETY: no slot is above 144: all of them, 1,792 bytes of others included, end before
+        // byte 4,608.
         let raise = u32::from_ne_bytes(proven!(read(tables.0, at)));
-        // SAFETY: `fill` leaves at most 31 << 16, and the state has 16 bits: from a start, or read below.
+        // SAFETY: `fill` leaves at most 31 << 16, and the state has 16 bits: from a start, or read
+        // below.
         let bits = proven!(below_32(state.wrapping_add(raise) >> 16));
         // SAFETY: as above.
         let first = u16::from_ne_bytes(proven!(read(tables.0, at + 4)));
         let mask = (1 << self.log_max) - 1;
         let place = (state >> bits).wrapping_add(first.into()) as usize & mask;
-        // SAFETY: two bytes for each number up to `mask`: those of offsets end the tables, at 4096 + 2 * 256.
+        // SAFETY: two bytes for each number up to `mask`: those of offsets end the tables, at 4096
+        // + 2 * 256.
         let next = u16::from_ne_bytes(proven!(read(tables.0, self.states + 2 * place)));
         (next.into(), low_bits(state.into(), bits), bits)
     }
@@ -178,8 +182,9 @@ pub(crate) fn write_bits(
         let (now, later) = rest.split_at(sure.min(rest.len()));
         for sequence in now {
             stream.put(tables, *sequence, |stream| {
-                // SAFETY: there are two flushes for a sequence, each of which `at` grows by at most `FLUSHED_MAX` in: before the
-                // last one it is at least `FLUSHED_MAX + 8` bytes before the end.
+                // SAFETY: there are two flushes for a sequence, each of which `at` grows by at most
+                // `FLUSHED_MAX` in: before the last one it is at least `FLUSHED_MAX + 8` bytes
+                // before the end.
                 proven!(out.put64(stream.at, stream.bits));
                 stream.flushed();
             });
@@ -266,7 +271,8 @@ impl SequenceBitStream {
     }
 }
 
-/// Which slots of the tables a sequence uses: below 80 of literal lengths, below 144 of match lengths, at most 64 of offsets.
+/// Which slots of the tables a sequence uses: below 80 of literal lengths, below 144 of match
+/// lengths, at most 64 of offsets.
 pub(crate) struct Slots {
     literal_length: usize,
     offset: usize,

@@ -67,7 +67,8 @@ impl<'a> IndexedBytes<'a> {
         u64::from_le_bytes(self.read(at))
     }
 
-    /// How many bytes at `at` and at `before`, which does not lie after it, are equal, up to the end.
+    /// How many bytes at `at` and at `before`, which does not lie after it, are equal, up to the
+    /// end.
     #[inline(always)]
     pub(crate) fn match_length(self, at: usize, before: usize) -> usize {
         let ahead = &self.data[at - self.first..];
@@ -90,8 +91,8 @@ impl<'a> IndexedBytes<'a> {
         self.match_length(at, before)
     }
 
-    /// How many bytes before `at` and before `candidate`, which lies before it, are equal, down to `anchor` and to the
-    /// first.
+    /// How many bytes before `at` and before `candidate`, which lies before it, are equal, down to
+    /// `anchor` and to the first.
     #[inline(always)]
     pub(crate) fn count_back(self, at: usize, candidate: usize, anchor: usize) -> usize {
         let ahead = &self.data[anchor - self.first..at - self.first];
@@ -113,7 +114,8 @@ pub(crate) fn opaque_word(value: u64) -> u64 {
     value
 }
 
-/// Four bytes that a longer match has in common, of which the last is the first after the best match so far.
+/// Four bytes that a longer match has in common, of which the last is the first after the best
+/// match so far.
 #[derive(Clone, Copy)]
 pub(crate) struct MatchTail<'a> {
     data: &'a [u8],
@@ -129,8 +131,8 @@ impl<'a> MatchTail<'a> {
         }
     }
 
-    /// Whether the four bytes that lie `distance` before these are equal. The distance is given as its negative, which
-    /// wraps.
+    /// Whether the four bytes that lie `distance` before these are equal. The distance is given as
+    /// its negative, which wraps.
     #[inline(always)]
     pub(crate) fn is_same(self, negative: usize) -> bool {
         let before = self.end.wrapping_add(negative);
@@ -235,7 +237,8 @@ impl<'a, const W: usize> TaggedRows<'a, W> {
     pub(crate) fn prefetch(&self, _row: usize) {}
 }
 
-/// Hash chains: for each of the last positions the one before it with the same hash, and the end of each chain.
+/// Hash chains: for each of the last positions the one before it with the same hash, and the end of
+/// each chain.
 pub(crate) struct ChainLinks<'a> {
     links: &'a mut [[u8; 4]],
     ends: &'a mut [[u8; 4]],
@@ -286,8 +289,9 @@ impl<'s, 'a> Store<'s, 'a> {
 
     /// Appends a sequence: `literals` bytes from `anchor` on, then a match of `matched` bytes.
     ///
-    /// The block ends where `data` ends. Returns whether the block may go on: when this is false the store is full (the
-    /// sequence was taken), and the search must return, with the block ending after this match.
+    /// The block ends where `data` ends. Returns whether the block may go on: when this is false
+    /// the store is full (the sequence was taken), and the search must return, with the block
+    /// ending after this match.
     #[inline(always)]
     #[must_use]
     pub(crate) fn append(

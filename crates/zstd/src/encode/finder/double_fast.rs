@@ -1,5 +1,5 @@
-//! Two tables of positions by hash, of eight bytes and of fewer: a long match is taken at once, a short one if the next
-//! position has no long one. Cells have tags, see [`tagged`].
+//! Two tables of positions by hash, of eight bytes and of fewer: a long match is taken at once, a
+//! short one if the next position has no long one. Cells have tags, see [`tagged`].
 
 use super::index::{SearchBlock, read64, reduce_tagged, take_back};
 #[cfg(not(feature = "arch"))]

@@ -6,7 +6,8 @@ use crate::sequences::update_repeat_offsets;
 /// The data that a finder searches.
 #[derive(Clone, Copy)]
 pub(crate) struct SearchBlock<'a> {
-    /// History that matches may refer to (all of it belongs to this frame), then the block, perhaps then more.
+    /// History that matches may refer to (all of it belongs to this frame), then the block, perhaps
+    /// then more.
     ///
     /// Less than 2^29 bytes: a window, a block, and a dictionary that is in reach as a whole.
     pub(crate) data: &'a [u8],

@@ -1,18 +1,20 @@
 //! Match finders: from bytes to sequences, one strategy a file.
 //!
-//! A finder's tables hold *indexes*: positions counted from an origin that only moves forward from frame to frame.
-//! An entry of an earlier frame is then smaller than every index of this frame, and is ignored:
-//! tables need no clearing between frames. Index 0 is never valid.
+//! A finder's tables hold *indexes*: positions counted from an origin that only moves forward from
+//! frame to frame. An entry of an earlier frame is then smaller than every index of this frame, and
+//! is ignored: tables need no clearing between frames. Index 0 is never valid.
 //!
-//! A finder's file here has its tables; its loop is in `arch/search`. A finder for blocks has this shape, which `optimal` follows too:
+//! A finder's file here has its tables; its loop is in `arch/search`. A finder for blocks has this
+//! shape, which `optimal` follows too:
 //!
 //! - `Tables::bytes`: bytes of workspace, growing with every parameter;
 //! - `Tables::carve`: takes them;
 //! - `clear(&mut self)`: forgets everything, called when the bytes may hold something else;
-//! - `reduce(&mut self, by: u32)`: every index falls by `by`, to 0 at least. Called when indexes near the largest that a
-//!   table can hold; it must not change the matches found;
+//! - `reduce(&mut self, by: u32)`: every index falls by `by`, to 0 at least. Called when indexes
+//!   near the largest that a table can hold; it must not change the matches found;
 //! - `start_frame(&mut self)`: a new frame begins (its indexes are above all earlier ones);
-//! - `insert(&mut self, &SearchBlock, min_match)`: makes `data[start..end]` known without looking for matches (dictionaries);
+//! - `insert(&mut self, &SearchBlock, min_match)`: makes `data[start..end]` known without looking
+//!   for matches (dictionaries);
 //! - `find(&mut self, &SearchBlock, min_match, &mut [u32; 3], &mut SequenceStore) -> usize`.
 
 #[cfg(not(feature = "arch"))]
@@ -181,10 +183,11 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Finds the sequences of a block, of matches of at least `min_match` bytes, with the tables in `memory`. Returns where the
-/// literals after the last one begin.
+/// Finds the sequences of a block, of matches of at least `min_match` bytes, with the tables in
+/// `memory`. Returns where the literals after the last one begin.
 ///
-/// The optimal parser goes deepest down the stack: larger tables than its own do not share a frame with them.
+/// The optimal parser goes deepest down the stack: larger tables than its own do not share a frame
+/// with them.
 #[inline(always)]
 pub(crate) fn find(
     memory: &mut [u8],

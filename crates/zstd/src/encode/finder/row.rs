@@ -1,5 +1,5 @@
-//! Rows of positions by hash, the newest replacing the oldest. A byte of hash beside each position, compared for a whole
-//! row at once, tells which positions are worth a look.
+//! Rows of positions by hash, the newest replacing the oldest. A byte of hash beside each position,
+//! compared for a whole row at once, tells which positions are worth a look.
 
 use super::index::{ChainCells, RowCells, SearchBlock, read64, reduce};
 use super::search;

@@ -51,6 +51,7 @@ fn a_decoder_reads_backward_what_was_pushed_first() {
     bits.push(0b101, 3);
     bits.push(0b0, 1);
     bits.push(0b11_0010, 6);
-    // From the end: the mark 1, then 101, 0 and 110010; the last byte holds the mark and two bits of the first value.
+    // From the end: the mark 1, then 101, 0 and 110010; the last byte holds the mark and two bits
+    // of the first value.
     assert_eq!(bits.bytes(), [0b1011_0010, 0b110]);
 }

@@ -148,7 +148,8 @@ impl Model {
         self.history.extend_from_slice(bytes);
     }
 
-    /// The distance of an offset value after `literals` literals; updates the repeat offsets. `None` if it is 0.
+    /// The distance of an offset value after `literals` literals; updates the repeat offsets.
+    /// `None` if it is 0.
     pub(crate) fn distance(&mut self, offset: u64, literals: u32) -> Option<u64> {
         let [one, two, three] = self.repeats;
         let index = offset + u64::from(literals == 0);
@@ -163,7 +164,8 @@ impl Model {
         (distance > 0).then_some(distance)
     }
 
-    /// Takes a compressed block. `None` if a match begins before the history or literals run out: no decoder may accept it.
+    /// Takes a compressed block. `None` if a match begins before the history or literals run out:
+    /// no decoder may accept it.
     pub(crate) fn compressed(&mut self, literals: &Literals, sequences: &[Sequence]) -> Option<()> {
         let literals = literals.content();
         let mut literals = &literals[..];

@@ -2,7 +2,8 @@
 
 use super::ForwardBits;
 
-/// A normalised distribution: how many of the table's 2^accuracy cells each symbol has; -1 is "less than 1".
+/// A normalised distribution: how many of the table's 2^accuracy cells each symbol has; -1 is "less
+/// than 1".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) accuracy: u32,
@@ -51,8 +52,8 @@ impl Counts {
         }
     }
 
-    /// A distribution near the given frequencies that sums to 2^accuracy; symbols of frequency 0 get no cell. Rare
-    /// symbols get -1. Needs at least two symbols, and fewer of them than cells.
+    /// A distribution near the given frequencies that sums to 2^accuracy; symbols of frequency 0
+    /// get no cell. Rare symbols get -1. Needs at least two symbols, and fewer of them than cells.
     pub(crate) fn near(accuracy: u32, frequencies: &[u32]) -> Self {
         let size = 1i64 << accuracy;
         let total: i64 = frequencies.iter().map(|f| i64::from(*f)).sum();
@@ -82,7 +83,8 @@ impl Counts {
         Self { accuracy, counts }
     }
 
-    /// The description as in a table header: accuracy, then the counts in bits whose number depends on what is left.
+    /// The description as in a table header: accuracy, then the counts in bits whose number depends
+    /// on what is left.
     pub(crate) fn describe(&self) -> Vec<u8> {
         let mut bits = ForwardBits::default();
         self.describe_into(&mut bits);
@@ -167,8 +169,9 @@ impl Counts {
             .collect()
     }
 
-    /// The states that make a decoder emit `symbols`, and with each the bits that lead to the next one (none after the
-    /// last). `None` if the table cannot emit one of them. `pick` chooses the last state among several that will do.
+    /// The states that make a decoder emit `symbols`, and with each the bits that lead to the next
+    /// one (none after the last). `None` if the table cannot emit one of them. `pick` chooses the
+    /// last state among several that will do.
     pub(crate) fn encode(&self, symbols: &[u8], end_with_bits: bool) -> Option<Encoded> {
         let cells = self.cells();
         let mut steps = Vec::new();

@@ -15,11 +15,13 @@ impl Huffman {
         }
     }
 
-    /// A valid table for these symbols whose longest code has at most `bits` (1 to 11) bits; needs two symbols or more.
+    /// A valid table for these symbols whose longest code has at most `bits` (1 to 11) bits; needs
+    /// two symbols or more.
     pub(crate) fn for_symbols(frequencies: &[u32; 256], bits: u32) -> Self {
         let used = || (0..256).filter(|s| frequencies[*s] > 0);
         let bits = bits.max((used().count() as u32).next_power_of_two().ilog2());
-        // Weights from the frequencies' logarithms, then repaired until the codes fill the space exactly.
+        // Weights from the frequencies' logarithms, then repaired until the codes fill the space
+        // exactly.
         let max = used().map(|s| frequencies[s]).max().unwrap_or(1);
         let mut weights = vec![0u8; used().next_back().expect("a symbol") + 1];
         for symbol in used() {
@@ -79,8 +81,8 @@ impl Huffman {
         direct(&self.weights[..self.weights.len() - 1])
     }
 
-    /// The weights as FSE, with a table of this accuracy; `None` if that cannot be (all weights are equal, or the
-    /// description does not fit in 127 bytes).
+    /// The weights as FSE, with a table of this accuracy; `None` if that cannot be (all weights are
+    /// equal, or the description does not fit in 127 bytes).
     pub(crate) fn describe_fse(&self, accuracy: u32) -> Option<Vec<u8>> {
         fse(&self.weights[..self.weights.len() - 1], accuracy)
     }

@@ -26,7 +26,8 @@ pub(crate) enum Literals {
         huffman: Huffman,
         bytes: Vec<u8>,
     },
-    /// Whatever the test says: type, format, both sizes, what follows the header, and what it stands for.
+    /// Whatever the test says: type, format, both sizes, what follows the header, and what it
+    /// stands for.
     Forged {
         kind: u8,
         format: u8,

@@ -1,8 +1,8 @@
 //! A frame assembler: puts frames together field by field from what the test says, lies included.
 //!
-//! It is written from RFC 8878 alone, shares no line with the codec under test, and trades all speed for being plainly
-//! right. What it takes is data (weights, counts, sequences), what it gives is bytes; [`Model`] says what a correct decoder
-//! must make of them.
+//! It is written from RFC 8878 alone, shares no line with the codec under test, and trades all
+//! speed for being plainly right. What it takes is data (weights, counts, sequences), what it gives
+//! is bytes; [`Model`] says what a correct decoder must make of them.
 
 mod bits;
 mod frame;

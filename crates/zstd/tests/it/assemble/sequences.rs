@@ -2,8 +2,8 @@
 
 use super::{BackwardBits, Counts, LITERAL_LENGTHS, MATCH_LENGTHS, OFFSETS};
 
-/// Copy `literals` literals, then `length` bytes from a distance that `offset` says: 1 to 3 are the repeat offsets, more is
-/// a distance plus 3.
+/// Copy `literals` literals, then `length` bytes from a distance that `offset` says: 1 to 3 are the
+/// repeat offsets, more is a distance plus 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
     pub(crate) literals: u32,

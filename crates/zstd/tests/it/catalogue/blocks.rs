@@ -142,7 +142,8 @@ fn limits(list: &mut List) {
             Error::Corruption,
         );
     }
-    // Literals of 1020 bytes, header 2, count 1, sequences: 1024 bytes or more, although the content is short enough.
+    // Literals of 1020 bytes, header 2, count 1, sequences: 1024 bytes or more, although the
+    // content is short enough.
     for extra in 0..2 {
         let body = [Literals::raw(&pattern(1021 + extra)).bytes(), vec![0]].concat();
         assert_eq!(body.len(), 1024 + extra);

@@ -26,7 +26,8 @@ fn tables() -> [Counts; 3] {
     ]
 }
 
-/// A formatted dictionary: tables of offsets, match lengths, literal lengths; repeat offsets 10, 20, 30.
+/// A formatted dictionary: tables of offsets, match lengths, literal lengths; repeat offsets 10,
+/// 20, 30.
 pub(super) fn formatted() -> Vec<u8> {
     let mut bytes = 0xEC30_A437_u32.to_le_bytes().to_vec();
     bytes.extend(ID.to_le_bytes());

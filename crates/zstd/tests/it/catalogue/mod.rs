@@ -1,7 +1,9 @@
-//! The hand-made vectors: what each one is, how it is put together, and what a decoder must make of it.
+//! The hand-made vectors: what each one is, how it is put together, and what a decoder must make of
+//! it.
 //!
-//! `crates/zstd/testdata` holds the bytes, so that others can use them without this code; `vectors.rs` proves that they
-//! are what this code makes (`RESTOW_UPDATE=1` rewrites them). Adding a vector is adding a call of `good` or `bad`.
+//! `crates/zstd/testdata` holds the bytes, so that others can use them without this code;
+//! `vectors.rs` proves that they are what this code makes (`RESTOW_UPDATE=1` rewrites them). Adding
+//! a vector is adding a call of `good` or `bad`.
 
 mod blocks;
 mod dictionaries;

@@ -15,7 +15,8 @@ pub(super) fn add(list: &mut List) {
     streams(list);
 }
 
-/// All codes once and for all: no literals, the second repeat offset, length 3. It takes no bits at all.
+/// All codes once and for all: no literals, the second repeat offset, length 3. It takes no bits at
+/// all.
 fn bare() -> Sections {
     Sections {
         literal_lengths: Coding::Rle(0),
@@ -248,7 +249,8 @@ fn repeat_offsets(list: &mut List) {
         sequence(1, 3 + 9, 4),
     ];
     let show = |then: &[Sequence]| {
-        // Afterwards the three are shown by matches with literals, each of which only moves to the front.
+        // Afterwards the three are shown by matches with literals, each of which only moves to the
+        // front.
         let all: Vec<Sequence> = start
             .iter()
             .chain(then)
@@ -287,7 +289,8 @@ fn repeat_offsets(list: &mut List) {
             &Literals::raw(&pattern(64)),
             &Sections::PREDEFINED,
             &{
-                // "The first one less 1" must not become 0: check with the model and leave such values out.
+                // "The first one less 1" must not become 0: check with the model and leave such
+                // values out.
                 let mut model = crate::assemble::Model::new();
                 mixed
                     .into_iter()

@@ -59,8 +59,8 @@ impl<'a> Candidates<'a> {
         self.len + 1 < self.starts.len() && self.used + PER_POSITION <= self.list.len()
     }
 
-    /// Adds a match to the position at hand, longer than those before. It takes the place of those whose offsets cost
-    /// as much or more.
+    /// Adds a match to the position at hand, longer than those before. It takes the place of those
+    /// whose offsets cost as much or more.
     #[inline(always)]
     pub(super) fn push(&mut self, length: u32, offset: u32) {
         let start = self.starts.at(self.len) as usize;
@@ -88,7 +88,8 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Adds a match to the position at hand, longer than those before; if `instead`, in the place of the last of them.
+    /// Adds a match to the position at hand, longer than those before; if `instead`, in the place
+    /// of the last of them.
     #[inline(always)]
     pub(super) fn push_instead(&mut self, length: u32, offset: u32, instead: bool) {
         let start = self.starts.at(self.len) as usize;
@@ -109,7 +110,8 @@ impl<'a> Candidates<'a> {
         self.list[range].reverse();
     }
 
-    /// The position at hand has no more matches. If the longest came first, `turn` brings them into order.
+    /// The position at hand has no more matches. If the longest came first, `turn` brings them into
+    /// order.
     #[inline(always)]
     pub(super) fn end_position(&mut self, turn: bool) {
         if turn {

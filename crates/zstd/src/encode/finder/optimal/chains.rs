@@ -11,15 +11,17 @@ use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;
 use core::hint::select_unpredictable;
 
-/// Lengths that have a table, and the logarithm of how much smaller it is than the largest. Behind the last, chains begin.
+/// Lengths that have a table, and the logarithm of how much smaller it is than the largest. Behind
+/// the last, chains begin.
 const TABLES: [(u32, u32); 5] = [(3, 1), (4, 1), (5, 0), (6, 0), (7, 0)];
 /// The last of them.
 const LAST: usize = 7;
-/// Tables of the last index at which the bytes of a few lengths were seen, and for each index the one before it that has
-/// the same seven bytes.
+/// Tables of the last index at which the bytes of a few lengths were seen, and for each index the
+/// one before it that has the same seven bytes.
 ///
-/// A price model wants, for each length, the nearest candidate. For the shortest lengths a table by hash gives just that,
-/// and no look-up waits for another; the longer ones are rare enough to be looked for one by one.
+/// A price model wants, for each length, the nearest candidate. For the shortest lengths a table by
+/// hash gives just that, and no look-up waits for another; the longer ones are rare enough to be
+/// looked for one by one.
 #[derive(Clone)]
 pub(super) struct HashChains {
     log: u8,
@@ -28,7 +30,8 @@ pub(super) struct HashChains {
     search_log: u8,
     /// The first index that has not entered.
     next: u32,
-    /// The indexes from and up to which a long match goes, and its offset. A later pass or plan may begin before it.
+    /// The indexes from and up to which a long match goes, and its offset. A later pass or plan may
+    /// begin before it.
     within: (u32, u32, u32),
 }
 
@@ -230,9 +233,10 @@ impl HashChains {
 
     /// Looks for long matches from `candidate` on, the nearest first.
     ///
-    /// A candidate of more than the longest match has that match's bytes, so that it lies on the chain of each of their
-    /// places. The chain is followed whose next candidate lies farthest back: of many candidates that have no more than the
-    /// longest match few are looked at, and none that has more is passed over.
+    /// A candidate of more than the longest match has that match's bytes, so that it lies on the
+    /// chain of each of their places. The chain is followed whose next candidate lies farthest
+    /// back: of many candidates that have no more than the longest match few are looked at, and
+    /// none that has more is passed over.
     #[inline(never)]
     fn follow(
         &mut self,
@@ -277,8 +281,8 @@ impl HashChains {
         }
     }
 
-    /// The nearest candidate that can have more than the `length` bytes of `candidate`, and how far ahead its chain is; 0 if
-    /// there is none.
+    /// The nearest candidate that can have more than the `length` bytes of `candidate`, and how far
+    /// ahead its chain is; 0 if there is none.
     #[inline(always)]
     fn farthest(
         &self,

@@ -88,7 +88,8 @@ impl<'a> DividedTables<'a> {
         self.rows.insert(block, min_match);
     }
 
-    /// Finds the sequences of a block, which may end earlier than asked for: then [`SequenceStore::cut`] is called.
+    /// Finds the sequences of a block, which may end earlier than asked for: then
+    /// [`SequenceStore::cut`] is called.
     ///
     /// Returns where the literals after the last sequence begin.
     #[inline(never)]

@@ -56,7 +56,8 @@ struct UnsortedState {
     chains: HashChains,
     /// Index of the first position that is sorted, and of the first that is not.
     sorted_range: (u32, u32),
-    /// Bytes of the frame that have been counted, and of them those before the prices were last set.
+    /// Bytes of the frame that have been counted, and of them those before the prices were last
+    /// set.
     counted: (usize, usize),
     /// The steps lie in the memory of the leaves.
     plan: StepQueue,
@@ -128,7 +129,8 @@ impl OptimalLayout {
         self.params.passes.into()
     }
 
-    /// Positions whose matches are kept. Where memory is plenty, a second pass need not look for them again.
+    /// Positions whose matches are kept. Where memory is plenty, a second pass need not look for
+    /// them again.
     fn span(&self) -> usize {
         if self.passes() == 1 {
             1
@@ -167,7 +169,8 @@ impl OptimalLayout {
         (sorted.max(chains), sorted.max(plan))
     }
 
-    /// Positions that have room. So much even where nothing is sorted, for the size to grow with the window.
+    /// Positions that have room. So much even where nothing is sorted, for the size to grow with
+    /// the window.
     fn sorted_room(&self) -> usize {
         1 << self.window_log.min(Optimal::SORTED_LOG_MAX)
     }
@@ -256,7 +259,8 @@ impl<'a> OptimalTables<'a> {
         self.parser().insert(block);
     }
 
-    /// Finds the sequences of a block, which may end earlier than asked for: then [`SequenceStore::cut`] is called.
+    /// Finds the sequences of a block, which may end earlier than asked for: then
+    /// [`SequenceStore::cut`] is called.
     ///
     /// Returns where the literals after the last sequence begin.
     #[inline(always)]

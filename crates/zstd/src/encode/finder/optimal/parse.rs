@@ -92,7 +92,8 @@ impl<'a> PriceNodes<'a> {
         self.ways.at(node) as u32 & ((1 << LENGTH_SHIFT) - 1)
     }
 
-    /// Offers a match of every length in `from..=to`, which begins at `node`, for `price` and that of its length.
+    /// Offers a match of every length in `from..=to`, which begins at `node`, for `price` and that
+    /// of its length.
     #[inline(always)]
     fn offer(
         &mut self,
@@ -131,10 +132,11 @@ pub(super) struct Effort {
     pub(super) sufficient: usize,
     /// Look at every position, and offer every length of every match.
     pub(super) thorough: bool,
-    /// The content is short: literals before the first match of a series are passed at once. In longer content, prices may
-    /// be set between them, which records gain from.
+    /// The content is short: literals before the first match of a series are passed at once. In
+    /// longer content, prices may be set between them, which records gain from.
     pub(super) short: bool,
-    /// A position is not searched if the next one is reached for at most this much more, unless the search is thorough.
+    /// A position is not searched if the next one is reached for at most this much more, unless the
+    /// search is thorough.
     pub(super) skip_margin: u32,
 }
 

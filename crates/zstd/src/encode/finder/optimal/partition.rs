@@ -53,8 +53,8 @@ impl<'a> Chunks<'a> {
         &mut self.counts[chunk]
     }
 
-    /// Joins neighbouring chunks as long as that saves bits: the gain of one table less, against the loss of a table
-    /// that fits both less well.
+    /// Joins neighbouring chunks as long as that saves bits: the gain of one table less, against
+    /// the loss of a table that fits both less well.
     ///
     /// Afterwards [`Chunks::part`] tells the counts of each part.
     #[inline(never)]

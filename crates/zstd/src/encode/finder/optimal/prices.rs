@@ -92,10 +92,11 @@ pub(super) fn count_sequence(
     increment(counts, OFFSETS + offset_code(value) as usize, weight);
 }
 
-/// Counts, by [`WEIGHT`], as if a little of a typical block were known, with the literals of `source`.
+/// Counts, by [`WEIGHT`], as if a little of a typical block were known, with the literals of
+/// `source`.
 ///
-/// One literal and then three bytes at the last offset are made cheap: where records of four bytes differ in one, only a
-/// parse that begins with such sequences finds out how cheap they become.
+/// One literal and then three bytes at the last offset are made cheap: where records of four bytes
+/// differ in one, only a parse that begins with such sequences finds out how cheap they become.
 #[inline(never)]
 pub(super) fn seed(counts: &mut Counts, source: &[u8], records: &RecordWeights) {
     *counts = [[0; 4]; COUNTS];
@@ -135,8 +136,9 @@ pub(super) fn add(sum: &mut Counts, counts: &Counts) {
 
 /// Makes counts weigh less than those to come.
 ///
-/// The sequences that records consist of never become dear: one literal and then three bytes at the last offset. Where
-/// records begin, a parse that knows them only as dear takes literals for ever, which make those dearer still.
+/// The sequences that records consist of never become dear: one literal and then three bytes at the
+/// last offset. Where records begin, a parse that knows them only as dear takes literals for ever,
+/// which make those dearer still.
 pub(super) fn fade(counts: &mut Counts, records: &RecordWeights) {
     for cell in counts.iter_mut() {
         let count = u32::from_ne_bytes(*cell);
@@ -148,7 +150,8 @@ pub(super) fn fade(counts: &mut Counts, records: &RecordWeights) {
     }
 }
 
-/// Where the prices of literal lengths, of offsets and of match lengths begin, after those of literals.
+/// Where the prices of literal lengths, of offsets and of match lengths begin, after those of
+/// literals.
 const LITERAL_LENGTH_PRICES: usize = 256;
 const OFFSET_PRICES: usize = LITERAL_LENGTH_PRICES + 64;
 const MATCH_LENGTH_PRICES: usize = OFFSET_PRICES + 32;
@@ -170,7 +173,8 @@ impl<'a> Prices<'a> {
         }
     }
 
-    /// Sets all prices from counts to which each occurrence added `weight`, for matches of up to `length_max` bytes.
+    /// Sets all prices from counts to which each occurrence added `weight`, for matches of up to
+    /// `length_max` bytes.
     #[inline(never)]
     pub(super) fn set(&mut self, counts: &Counts, weight: u32, length_max: usize) {
         let (literal_prices, rest) = self.cells.split_at_mut(LITERAL_LENGTH_PRICES);

@@ -19,11 +19,12 @@ use crate::workspace::{Carver, Cells};
 /// All positions of a frame, as the leaves of a tree: two positions meet in a node whose length is
 /// that of their common prefix.
 ///
-/// The tree is made once. Then positions are visited in their order; a visit goes from the leaf to the root and leaves
-/// the position in each node. So a node always knows the last position that has its bytes: the nearest candidate for its
-/// length.
+/// The tree is made once. Then positions are visited in their order; a visit goes from the leaf to
+/// the root and leaves the position in each node. So a node always knows the last position that has
+/// its bytes: the nearest candidate for its length.
 pub(super) struct Sorted<'a> {
-    /// Sorted positions, then nodes: 24 bits of parent, 8 of length, 32 of the last position, plus 1.
+    /// Sorted positions, then nodes: 24 bits of parent, 8 of length, 32 of the last position, plus
+    /// 1.
     nodes: &'a mut [[u8; 8]],
     /// For each position the deepest node that it shares.
     leaves: &'a mut [[u8; 4]],
@@ -55,8 +56,8 @@ impl<'a> Sorted<'a> {
         8 * nodes + 4 * leaves + (4 << triples_log) + 8 * OPEN_MAX
     }
 
-    /// Takes the tree from a workspace, for as many positions as there are `nodes` and `leaves`, with a table of three
-    /// bytes of 2^`triples_log` cells.
+    /// Takes the tree from a workspace, for as many positions as there are `nodes` and `leaves`,
+    /// with a table of three bytes of 2^`triples_log` cells.
     #[inline(always)]
     pub(super) fn carve(
         carver: &mut Carver<'a>,
@@ -80,8 +81,8 @@ impl<'a> Sorted<'a> {
         self.nodes.as_flattened_mut().as_chunks_mut().0
     }
 
-    /// The memory of the leaves. Those of positions that have been looked at may be overwritten if the tree is not
-    /// started again.
+    /// The memory of the leaves. Those of positions that have been looked at may be overwritten if
+    /// the tree is not started again.
     pub(super) fn leaves_memory(&mut self) -> &mut [[u8; 4]] {
         self.leaves
     }
@@ -112,7 +113,8 @@ impl<'a> Sorted<'a> {
 
     /// Visits the positions up to `to` without asking.
     ///
-    /// The last one goes first: a node that knows a later position is left as it is, and so is all above it.
+    /// The last one goes first: a node that knows a later position is left as it is, and so is all
+    /// above it.
     #[inline(always)]
     fn visit(&mut self, data: &[u8], to: usize) {
         for position in (self.state.next..to).rev() {

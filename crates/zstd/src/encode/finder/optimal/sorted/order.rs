@@ -1,4 +1,5 @@
-//! The order of positions by the bytes that follow them, and how many of those two neighbours have in common.
+//! The order of positions by the bytes that follow them, and how many of those two neighbours have
+//! in common.
 
 use super::sort::sort;
 use crate::encode::finder::index::read64;
@@ -16,7 +17,8 @@ const KEY_BYTES: usize = KEY_BITS as usize / 8;
 const BUCKETS_LOG: u32 = 16;
 /// Shortest length of a node.
 const LENGTH_MIN: usize = 4;
-/// Below this, lengths are exact; from this length, candidates have at least that many bytes in common.
+/// Below this, lengths are exact; from this length, candidates have at least that many bytes in
+/// common.
 pub(super) const EXACT_MAX: usize = 37;
 /// Lengths of the nodes beyond.
 const DEEP: [usize; 3] = [53, 85, 149];
@@ -25,8 +27,8 @@ pub(super) const LENGTH_MAX: usize = 200;
 /// Not told apart yet.
 const SAME: u64 = 255;
 
-/// Sorts the first `n` positions of `data`. Each of `sorted` then holds a position and, in the highest eight bits, the
-/// length that it has in common with the one before.
+/// Sorts the first `n` positions of `data`. Each of `sorted` then holds a position and, in the
+/// highest eight bits, the length that it has in common with the one before.
 ///
 /// `buckets` and `aside` may hold anything; the more there is `aside`, the quicker.
 #[inline(never)]
@@ -40,8 +42,8 @@ pub(super) fn sort_positions(
     let log = n.max(2).ilog2().min(BUCKETS_LOG);
     let buckets = &mut buckets[..1 << log];
     buckets.fill([0; 4]);
-    // A product with an odd number keeps four bytes apart: its upper bits choose the bucket, the lower ones begin
-    // the key.
+    // A product with an odd number keeps four bytes apart: its upper bits choose the bucket, the
+    // lower ones begin the key.
     let scramble = |word: u64| (word as u32).wrapping_mul(0x9e37_79b1);
     let words = data
         .windows(8)
@@ -84,7 +86,8 @@ pub(super) fn sort_positions(
     }
 }
 
-/// Sorts a bucket; afterwards each element holds the length that it has in common with the one before.
+/// Sorts a bucket; afterwards each element holds the length that it has in common with the one
+/// before.
 fn sort_bucket(
     bucket: &mut [[u8; 8]],
     aside: &mut [[u8; 8]],
@@ -154,7 +157,8 @@ fn sort_bucket(
     }
 }
 
-/// Sorts each run of elements that are the same so far by a further key. Returns whether some still are.
+/// Sorts each run of elements that are the same so far by a further key. Returns whether some still
+/// are.
 fn refine(
     bucket: &mut [[u8; 8]],
     aside: &mut [[u8; 8]],
@@ -237,12 +241,13 @@ fn hash(data: &[u8], from: usize, to: usize) -> u64 {
     sum >> (64 - KEY_BITS)
 }
 
-/// The most positions that are compared byte by byte; fewer where they are known to have less in common.
+/// The most positions that are compared byte by byte; fewer where they are known to have less in
+/// common.
 const FEW: usize = 6;
 const FEW_DEEP: usize = 48;
 
-/// Sorts a few elements whose bytes are the same up to `depth`. They then hold the lengths that they have in common with
-/// the one before.
+/// Sorts a few elements whose bytes are the same up to `depth`. They then hold the lengths that
+/// they have in common with the one before.
 fn sort_few(run: &mut [[u8; 8]], data: &[u8], depth: usize) {
     let first = run.at(0) & !POSITION_MASK;
     let common = |a: u64, b: u64| {

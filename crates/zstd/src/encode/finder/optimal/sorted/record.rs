@@ -8,8 +8,9 @@ use crate::workspace::Cells;
 
 /// The use of the record of all matches.
 ///
-/// The longest match of a position takes the place of its leaf, which has served its turn; the others lie after the
-/// nodes, or are left out when that is full. A match is 17 bits of offset, 14 of length, and whether another one follows.
+/// The longest match of a position takes the place of its leaf, which has served its turn; the
+/// others lie after the nodes, or are left out when that is full. A match is 17 bits of offset, 14
+/// of length, and whether another one follows.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum RecordMode {
     #[default]

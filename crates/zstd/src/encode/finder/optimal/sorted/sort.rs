@@ -1,12 +1,13 @@
-//! Sorting of numbers in bytes: where most are in order already, and where a few are, as well as where nothing is.
+//! Sorting of numbers in bytes: where most are in order already, and where a few are, as well as
+//! where nothing is.
 
 use crate::workspace::Cells;
 
 /// The most elements that are sorted by rank.
 const RANKED: usize = 16;
 
-/// Sorts ascending. All cells differ. Parts that are no larger than `aside`, whose cells may hold anything, are sorted
-/// with its help, which is quicker.
+/// Sorts ascending. All cells differ. Parts that are no larger than `aside`, whose cells may hold
+/// anything, are sorted with its help, which is quicker.
 #[inline(always)]
 pub(super) fn sort(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) {
     if cells.len() <= RANKED {
@@ -23,7 +24,8 @@ fn sort_parts(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) {
     let mut later = [(0_u32, 0_u32); 24];
     let mut waiting = 0;
     let (mut from, mut to) = (0_usize, cells.len());
-    // Content that makes for bad pivots must not take long: each cell may be passed so often, on average.
+    // Content that makes for bad pivots must not take long: each cell may be passed so often, on
+    // average.
     let mut work = 4 * cells.len() * (cells.len() | 1).ilog2() as usize;
     loop {
         if to - from > RANKED && work < to - from {
@@ -120,7 +122,8 @@ fn heap_sort(cells: &mut [[u8; 8]]) {
     }
 }
 
-/// Sorts a few cells: each goes where the number of smaller ones says. No branch depends on their values.
+/// Sorts a few cells: each goes where the number of smaller ones says. No branch depends on their
+/// values.
 #[inline(never)]
 fn sort_by_rank(cells: &mut [[u8; 8]]) {
     let n = cells.len();

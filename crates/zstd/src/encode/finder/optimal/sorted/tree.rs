@@ -8,10 +8,12 @@ const DEPTH_MAX: usize = LENGTH_MAX + 1;
 /// Most nodes that are open at a time: those, and the root.
 pub(super) const OPEN_MAX: usize = DEPTH_MAX + 1;
 
-/// Makes the tree from `n` sorted positions with the lengths that neighbours have in common. Returns the number of nodes.
+/// Makes the tree from `n` sorted positions with the lengths that neighbours have in common.
+/// Returns the number of nodes.
 ///
-/// There are fewer nodes than elements before: nodes take the places of elements that are done with. Each position's leaf
-/// tells the deepest node that it shares, and `open` is room for the nodes that are not closed yet.
+/// There are fewer nodes than elements before: nodes take the places of elements that are done
+/// with. Each position's leaf tells the deepest node that it shares, and `open` is room for the
+/// nodes that are not closed yet.
 #[inline(never)]
 pub(super) fn grow(
     nodes: &mut [[u8; 8]],
