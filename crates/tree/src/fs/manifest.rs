@@ -16,7 +16,7 @@
 //! | `device` | devices | `linux,MAJOR,MINOR` |
 //! | `link` | links | the target |
 //! | `hardlink` | all but the first name of a file | the path of its first name |
-//! | `data` | sparse files, if asked for | `OFFSET+LENGTH` of each part between holes, with commas |
+//! | `data` | sparse files, if asked for | `OFFSET+LENGTH` of each part between holes, with `,` |
 //! | `xattr.NAME` | all | the value in hexadecimal digits; over 64 bytes `sha256:` and its hash |
 //! | `sha256digest` | files, except mostly empty ones | SHA-256 of the content |
 //! | `sha256data` | mostly empty files | SHA-256 of blocks that are not zero, with offsets |
