@@ -56,7 +56,6 @@ const NOT_YET: &[(&str, &[&str])] = &[(
     &[
         "bench/",
         "crates/btrfs/",
-        "crates/cli/",
         "crates/codec/",
         "crates/sendstream/",
         "crates/tree/",

@@ -6,19 +6,9 @@ use std::path::Path;
 
 use plan::{CandidateRow, Choice, Coding, Container, Goal, Reason};
 
-use super::Report;
+use super::report::{Advice, Report};
 use super::table::{of_block, of_seconds};
 use crate::text;
-
-/// A recommendation.
-pub(super) struct Advice {
-    pub(super) choice: Choice,
-    /// The choice, and its reason.
-    pub(super) sentence: String,
-    pub(super) reason: String,
-    /// The command that makes it.
-    pub(super) command: String,
-}
 
 /// The recommendation; `None` if nothing was tried. `is_stored` says that the source holds
 /// compressed data, which a copy would keep.
@@ -131,7 +121,7 @@ fn command(report: &Report<'_>, row: &CandidateRow, is_stored: bool) -> String {
     if is_stored && matches!(report.container, Container::Squashfs | Container::Btrfs) {
         words.push("--recompress".to_owned());
     }
-    if let Some(threads) = report.args.threads.given() {
+    if let Some(threads) = report.given_threads {
         words.push(format!("-j {threads}"));
     }
     words.push(text::quoted(report.src.as_os_str()));

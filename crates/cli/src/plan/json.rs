@@ -5,7 +5,7 @@ use tree::json::Object;
 
 use plan::{CandidateRow, Container, Goal, Reason};
 
-use super::Report;
+use super::report::Report;
 
 /// The report as one object and a line feed.
 pub(super) fn of(report: &Report<'_>) -> String {
@@ -20,7 +20,7 @@ pub(super) fn of(report: &Report<'_>) -> String {
         .number("content_bytes", prediction.content_bytes)
         .number("duplicate_bytes", prediction.duplicate_bytes)
         .object("machine", machine)
-        .number("seed", report.args.seed)
+        .number("seed", report.seed)
         .decimal("seconds", report.seconds)
         .object("limits", limits(report))
         .list("rows", report.order.iter().map(|&index| row(report, index)));

@@ -5,6 +5,7 @@ mod json;
 mod medium;
 mod picture;
 mod rates;
+mod report;
 mod table;
 
 use std::fs;
@@ -14,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use plan::{Candidate, CandidateRow, Container, Limits, Prediction, PredictionStage, Question};
+use plan::{Candidate, Container, Limits, Prediction, PredictionStage, Question};
 use restow::{Address, SourceTree};
 use tree::{Inventory, Parallel, Progress};
 
@@ -22,8 +23,8 @@ use crate::bar::Bar;
 use crate::message::tell;
 use crate::options::{SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs, bytes};
 
-use advice::Advice;
 use medium::Medium;
+use report::{Advice, Report};
 
 /// Predict size and time of a copy for each codec, level and block size, and recommend one
 ///
@@ -138,54 +139,6 @@ impl For {
     }
 }
 
-/// A prediction and its subject.
-struct Report<'a> {
-    args: &'a Plan,
-    /// The source as it was typed.
-    src: &'a Path,
-    name: String,
-    container: Container,
-    files: u64,
-    threads: usize,
-    medium: Medium,
-    /// How long the prediction took, in seconds.
-    seconds: f64,
-    limits: Limits,
-    prediction: Prediction,
-    /// The rows from the fastest to the slowest.
-    order: Vec<usize>,
-    /// The rows that are best in something, from the fastest to the smallest.
-    front: Vec<usize>,
-    advice: Option<Advice>,
-}
-
-impl Report<'_> {
-    fn rows(&self) -> &[CandidateRow] {
-        &self.prediction.rows
-    }
-
-    fn words(&self, row: &CandidateRow) -> String {
-        row.candidate.words(self.container)
-    }
-
-    /// The step to a row from the one before it on the front, if it has one.
-    fn step(&self, row: usize) -> Option<(f64, f64)> {
-        let at = self.front.iter().position(|&it| it == row)?;
-        let before = *self.front.get(at.checked_sub(1)?)?;
-        Some(plan::marginal(&self.rows()[before], &self.rows()[row]))
-    }
-
-    fn is_chosen(&self, row: usize) -> bool {
-        (self.advice.as_ref()).is_some_and(|advice| advice.choice.row == row)
-    }
-
-    /// Seconds to send a row's result and to unpack it, if there is a link.
-    fn transfer(&self, row: &CandidateRow) -> Option<f64> {
-        let rate = self.limits.link_rate?;
-        Some(plan::transfer_seconds(row, rate))
-    }
-}
-
 /// Prints predictions and a recommendation. Returns whether the recommended candidate keeps the
 /// limits.
 ///
@@ -263,7 +216,8 @@ fn report<'a>(
         seconds(a).total_cmp(&seconds(b))
     });
     let mut report = Report {
-        args,
+        seed: args.seed,
+        given_threads: args.threads.given(),
         src: &args.src,
         name: source.name().to_owned(),
         container: args.container.container(),

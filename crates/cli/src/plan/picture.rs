@@ -5,7 +5,7 @@ use report::html::{self, Cell};
 use report::scatter::{self, Plot, Point};
 use report::svg::{Svg, escape};
 
-use super::Report;
+use super::report::Report;
 use super::table;
 use crate::text;
 

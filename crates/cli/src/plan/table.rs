@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use plan::{CandidateRow, Coding, Range};
 
-use super::Report;
+use super::report::Report;
 use crate::text;
 
 /// Makes text less bright on a terminal, and as bright as usual again.
@@ -90,7 +90,7 @@ pub(super) fn head(report: &Report<'_>) -> String {
         let _ = writeln!(
             words,
             "sample {}: {} of {} in each candidate, {} in the first pass; took {}",
-            report.args.seed,
+            report.seed,
             text::of_bytes(sampled.tried_bytes),
             text::count(sampled.parts, "part"),
             text::of_bytes(sampled.first_bytes),

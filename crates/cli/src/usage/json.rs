@@ -3,7 +3,8 @@
 use tree::json::Object;
 use tree::usage::{Amount, Totals};
 
-use super::{Measured, Usage};
+use super::args::Usage;
+use super::measured::Measured;
 
 /// The version of the form.
 const VERSION: u32 = 1;

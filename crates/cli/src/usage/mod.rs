@@ -1,121 +1,33 @@
 //! `restow usage`: shows where the stored bytes of a tree are.
 
+mod args;
 mod json;
+mod measured;
 mod ncdu;
 mod picture;
 mod table;
 
-use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::Args;
-use restow::{Address, Overhead, SubvolumeUsage, overhead};
-use tree::usage::{All, Totals, Types, UsageTree, Visitor};
+use restow::{Address, overhead};
+use tree::usage::{All, Types, UsageTree, Visitor};
 use tree::{HostTimes, Output};
 
 use crate::bar::Bar;
-use crate::options::{QuietArgs, SourceArgs};
-
 use crate::text;
 
+use args::DEPTH_MAX;
+use measured::Measured;
+
+pub(crate) use args::Usage;
 pub(crate) use json::of_totals;
 pub(crate) use table::forms;
 
-/// Directories below the measured one that have a sum of their own: deeper ones are part of these.
-const DEPTH_MAX: u32 = 64;
 /// Files of a directory that have a rectangle of their own.
 const FILES_MAX: usize = 24;
-
-/// Show where the stored bytes are: by algorithm, directory and file type
-///
-/// The first table is that of compsize, which counts mounted files; this works on images that are
-/// not mounted, without root. Disk usage counts stored bytes: each extent once, with all its bytes.
-/// Uncompressed counts them decoded. Referenced is the part that the names of the files show. In
-/// the tables of directories and types, an extent that several files share belongs to the first of
-/// them, in the order of their paths.
-///
-/// Of a btrfs image, the top level and all subvolumes are measured, unless a subvolume is named.
-///
-/// docs/json.md describes the output of --json.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  restow usage disk.btrfs
-  restow usage disk.btrfs:home user     a directory in a subvolume
-  restow usage --depth 3 --top 20 image.squashfs
-  restow usage --ncdu disk.btrfs | ncdu -f-
-                                        browse it
-  restow usage --html usage.html disk.btrfs
-  restow usage --if-deleted monday --if-deleted tuesday disk.btrfs
-                                        the space that deleting both frees
-
-Exit codes: 0 success; 2 failure.")]
-pub(crate) struct Usage {
-    /// A SquashFS image, btrfs image, btrfs send stream, or directory; IMAGE:PATH and IMAGE:ID
-    /// select a subvolume
-    src: PathBuf,
-
-    /// Measure only this file or directory, including everything below it
-    path: Option<OsString>,
-
-    /// Show sizes in bytes, not with the suffixes K, M, G, T, P and E
-    #[arg(short, long)]
-    bytes: bool,
-
-    /// List directories down to this depth below the measured one
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=i64::from(DEPTH_MAX)))]
-    depth: u32,
-
-    /// List this many directories and file types, the largest first
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    top: usize,
-
-    /// List the subvolumes of a btrfs image: the bytes of data and metadata that each refers to,
-    /// and those that no other subvolume refers to, as quota groups count them
-    #[arg(long, conflicts_with = "ncdu")]
-    subvolumes: bool,
-
-    /// Show the bytes that deleting this subvolume frees, or several together (repeatable); implies
-    /// --subvolumes
-    #[arg(long, value_name = "SUBVOLUME", conflicts_with = "ncdu")]
-    if_deleted: Vec<OsString>,
-
-    /// Print a JSON object
-    #[arg(long, conflicts_with_all = ["ncdu", "bytes"])]
-    json: bool,
-
-    /// Print the whole tree in the format that `ncdu -f` reads
-    #[arg(long, conflicts_with = "bytes")]
-    ncdu: bool,
-
-    /// Draw a treemap: areas are disk usage, colours the ratio
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-
-    /// Write the tables and the treemap as a page that needs no other file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-
-    #[command(flatten)]
-    quiet: QuietArgs,
-
-    #[command(flatten)]
-    source: SourceArgs,
-}
-
-/// A measurement.
-pub(crate) struct Measured {
-    /// The source and the path, for people.
-    name: String,
-    totals: Totals,
-    nodes: UsageTree,
-    types: Types,
-    overhead: Option<Overhead>,
-    subvolumes: Option<SubvolumeUsage>,
-}
 
 /// Prints and draws the space that a tree takes.
 ///

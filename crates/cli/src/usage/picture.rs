@@ -5,8 +5,9 @@ use report::svg::{Svg, escape};
 use report::treemap::{Rect, Tile, draw};
 use tree::usage::{Amount, NodeKind};
 
+use super::args::Usage;
+use super::measured::Measured;
 use super::table::type_name;
-use super::{Measured, Usage};
 use crate::text;
 
 const WIDTH: u32 = 1200;

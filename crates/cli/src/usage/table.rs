@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use restow::SubvolumeUsage;
 use tree::usage::{Amount, Totals};
 
-use super::{Measured, Usage};
+use super::args::Usage;
+use super::measured::Measured;
 use crate::text;
 
 /// The name of the type of files that have none.
