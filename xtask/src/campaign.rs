@@ -8,11 +8,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::command::{self, line_of, nightly, output_of, succeeds};
+use crate::environment::root;
 use crate::harness::{Sanitizer, harness};
 use crate::mutants::mutants;
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Suite};
-use crate::{kmod, outside, plan, root, test, tools};
+use crate::{kmod, outside, plan, test, tools};
 
 /// Where the results are kept.
 const PAGE: &str = "docs/campaigns.md";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::command::output_of;
-use crate::root;
+use crate::environment::root;
 use crate::tidy::{Dependency, Member};
 
 /// Files outside of the crates that every crate is built with.

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::changed::{self, Changed};
 use crate::command::{cargo, limited, run, run_tests};
+use crate::environment::{is_ci, root};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Binary, Suite};
-use crate::{is_ci, root, tidy, tools};
+use crate::{tidy, tools};
 
 /// How long `cargo xtask check` may take: no test is started later.
 const CHECK_MAX: Duration = Duration::from_secs(300);

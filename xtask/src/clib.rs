@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{cargo, run};
+use crate::environment::root;
 use crate::outcome::{Outcome, Report};
-use crate::root;
 use crate::tools::target_dir;
 
 /// What is in a soname: it changes when programs must be linked again.

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
+use crate::environment::{is_ci, root};
 use crate::outcome::Outcome;
-use crate::{is_ci, root};
 
 /// A command of cargo's, in the root and without an input.
 pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::command::{cargo, line_of, output_of, package, run};
-use crate::is_ci;
+use crate::environment::is_ci;
 use crate::outcome::{Outcome, Report};
 use crate::tools::{ensure_target, is_there, target_dir};
 
@@ -146,7 +146,7 @@ fn command(target: &CrossTarget) -> Outcome {
     }
     let program = target_dir().join(target.name).join("debug/restow");
     let image = target_dir().join(target.name).join("src.squashfs");
-    let source = crate::root().join("crates/cli/src");
+    let source = crate::environment::root().join("crates/cli/src");
     let steps: [&[&Path]; 3] = [
         &["copy".as_ref(), "--overwrite".as_ref(), &source, &image],
         &["check".as_ref(), &image],

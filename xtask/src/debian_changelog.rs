@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn every_line_of_the_changelog_fits() {
-        let text =
-            std::fs::read_to_string(crate::root().join("CHANGELOG.md")).expect("CHANGELOG.md");
+        let text = std::fs::read_to_string(crate::environment::root().join("CHANGELOG.md"))
+            .expect("CHANGELOG.md");
         let words = of(&text, "1", "today", "A", |_| Ok(String::new())).expect("a changelog");
         for line in words.lines() {
             assert!(

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::command::{line_of, nightly, run, succeeds};
-use crate::root;
+use crate::environment::root;
 use crate::tools::{is_there, target_dir};
 
 /// What sees bad memory in Rust and in C.

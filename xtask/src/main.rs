@@ -16,6 +16,7 @@ mod clib;
 mod command;
 mod cross;
 mod debian_changelog;
+mod environment;
 mod harness;
 mod kmod;
 mod mutants;
@@ -29,10 +30,9 @@ mod tidy;
 mod tools;
 
 use std::env;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use outcome::{Outcome, Report};
+use outcome::Report;
 
 /// Does the task with the arguments that follow its name.
 type Task = fn(&mut Report, &[String]);
@@ -177,17 +177,4 @@ fn main() -> ExitCode {
     } else {
         ExitCode::SUCCESS
     }
-}
-
-/// The root of the repository.
-fn root() -> PathBuf {
-    let manifest =
-        env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let parent = Path::new(&manifest).parent();
-    parent.expect("xtask lies below the root").to_owned()
-}
-
-/// Whether this runs where nothing that the machine can run may be left out.
-fn is_ci() -> bool {
-    env::var_os("CI").is_some_and(|value| value == "true")
 }

@@ -4,8 +4,8 @@ use std::env;
 use std::process::{Command, Stdio};
 
 use crate::command::{cargo, line_of, package, run, succeeds};
+use crate::environment::root;
 use crate::outcome::Outcome;
-use crate::root;
 use crate::tools::target_dir;
 
 /// The version of cargo-mutants that is installed where there is none.

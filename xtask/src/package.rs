@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{cargo, output_of, run, succeeds};
+use crate::debian_changelog;
+use crate::environment::root;
 use crate::outcome::{Outcome, Report};
 use crate::tools::{ensure_target, is_there, target_dir};
-use crate::{debian_changelog, root};
 
 /// The target of the static program: musl is linked into it.
 const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";

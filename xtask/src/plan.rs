@@ -4,8 +4,8 @@ use std::env;
 use std::process::Command;
 
 use crate::command::line_of;
+use crate::environment::root;
 use crate::outcome::Outcome;
-use crate::root;
 
 /// Names the trees, with `:` between.
 const TREES: &str = "RESTOW_TREES";

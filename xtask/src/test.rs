@@ -5,9 +5,10 @@ use std::sync::Mutex;
 use std::thread;
 
 use crate::command::{cargo, line_of, nightly, output_of, package, run, run_tests, succeeds};
+use crate::environment::{is_ci, root};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Binary, Suite};
-use crate::{check, is_ci, kmod, root, tidy, tools};
+use crate::{check, kmod, tidy, tools};
 
 /// How long `cargo xtask test` may take on two cores, from a clone, in seconds.
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use crate::command::{cargo, line_of, output_of, run, succeeds};
+use crate::environment::{is_ci, root};
 use crate::outcome::{Outcome, Report};
-use crate::{is_ci, root};
 
 /// Where administrators' programs lie when an ordinary user's `PATH` leaves them out.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];

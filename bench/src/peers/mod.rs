@@ -6,13 +6,13 @@
 mod c;
 /// The crate zstd of this repository.
 mod ours {
-    use super::pieces::PIECE;
+    use crate::peers::pieces::PIECE;
     use zstd as codec;
     include!("ours.rs");
 }
 /// The same without unsafe code.
 mod portable {
-    use super::pieces::PIECE;
+    use crate::peers::pieces::PIECE;
     use zstd_portable as codec;
     include!("ours.rs");
 }

@@ -11,8 +11,9 @@ use super::initramfs::Initramfs;
 use super::machine::Machine;
 use super::packages::out_folder;
 use crate::command::{cargo, output_of};
+use crate::environment::root;
 use crate::outcome::Outcome;
-use crate::{root, tools};
+use crate::tools;
 
 /// How long the machine may run, in seconds. It takes a tenth of that.
 const BOOT_SECONDS_MAX: u64 = 120;

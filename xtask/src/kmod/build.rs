@@ -8,8 +8,9 @@ use std::thread;
 
 use super::packages::{self, Kernel, out_folder};
 use crate::command::{line_of, output_of};
+use crate::environment::{is_ci, root};
 use crate::outcome::Outcome;
-use crate::{is_ci, root, tools};
+use crate::tools;
 
 /// Modules that are built for a kernel.
 pub(super) struct Modules {

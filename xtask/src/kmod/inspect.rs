@@ -9,8 +9,8 @@ use std::{env, fs};
 use super::panics::{self, Constants, Places};
 use super::{Modules, objdump};
 use crate::command::output_of;
+use crate::environment::root;
 use crate::outcome::Outcome;
-use crate::root;
 
 /// A module, and how much of everything it may need.
 struct Gate {

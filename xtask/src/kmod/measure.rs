@@ -9,7 +9,7 @@ use super::build::{Modules, files, make, run_quietly};
 use super::initramfs::Initramfs;
 use super::machine::{Machine, verdicts};
 use super::packages::out_folder;
-use crate::root;
+use crate::environment::root;
 
 pub(super) const LINUX: &str = "linux";
 pub(super) const OURS: &str = "ours";

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::root;
+use crate::environment::root;
 
 const PAGE: &str = "docs/BENCHMARKS.md";
 

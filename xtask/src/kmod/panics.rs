@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::root;
+use crate::environment::root;
 
 /// The list: reasons, each before the places that it holds for.
 pub(super) const LIST: &str = "kmod/panics.txt";

@@ -8,8 +8,9 @@ use std::process::Command;
 use super::build::{Modules, files, make, missing, modules_in, run_quietly};
 use super::packages::{self, Kernel, out_folder};
 use crate::command::output_of;
+use crate::environment::root;
 use crate::outcome::Outcome;
-use crate::{root, tools};
+use crate::tools;
 
 /// What builds a kernel besides a compiler: a program or header, and its package.
 const NEEDED: &[(&str, &str)] = &[

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::repository::{File, Finding, Repository};
 use super::source::word_positions;
-use super::{File, Finding, Repository};
 
 /// The only places where `unsafe` may stand; the crate of each says why in its own documentation.
 const UNSAFE_ROOMS: &[&str] = &[

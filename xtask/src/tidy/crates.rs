@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Repository};
+use super::repository::{Finding, Repository};
 
 /// Which of our crates each crate may depend on. Formats do not know each other, `tree` knows the
 /// codecs and no format, and the codecs know nothing but their hash.

@@ -1,7 +1,7 @@
 //! Rules that keep documents true.
 
 use super::crates::members;
-use super::{File, Finding, Repository};
+use super::repository::{File, Finding, Repository};
 
 /// The table of crates in ARCHITECTURE.md has one row for each member of the workspace, and no
 /// other.

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::repository::{File, Finding, Repository};
 use super::source::word_positions;
-use super::{File, Finding, Repository};
 
 /// The path of a module from its crate's root.
 type Module = Vec<String>;

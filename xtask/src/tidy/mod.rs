@@ -8,17 +8,17 @@ mod code;
 mod crates;
 mod documents;
 mod imports;
+mod repository;
 mod shape;
 mod source;
 mod words;
 
-use std::cell::OnceCell;
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 pub(crate) use crates::{Dependency, Member};
-use source::Source;
+use repository::{Finding, Repository};
 
 /// Finds what breaks it.
 type Rule = fn(&Repository) -> Vec<Finding>;
@@ -54,13 +54,11 @@ const RULES: &[(&str, Rule)] = &[
 const NOT_YET: &[(&str, &[&str])] = &[(
     "no circle of imports",
     &[
-        "bench/",
         "crates/btrfs/",
         "crates/codec/",
         "crates/sendstream/",
         "crates/tree/",
         "crates/zstd/",
-        "xtask/",
     ],
 )];
 
@@ -99,140 +97,4 @@ pub(crate) fn tidy(root: &Path, everywhere: bool) -> Outcome {
 /// The crates of the workspace at `root`.
 pub(crate) fn members(root: &Path) -> io::Result<Vec<Member>> {
     Ok(crates::members(&Repository::read(root)?))
-}
-
-/// What breaks a rule, and where.
-#[derive(Debug, PartialEq, Eq)]
-struct Finding {
-    path: String,
-    /// Counted from 1.
-    line: usize,
-    what: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, what: impl Into<String>) -> Finding {
-        Finding {
-            path: path.to_owned(),
-            line,
-            what: what.into(),
-        }
-    }
-}
-
-/// Every file of the repository, in the order of their paths.
-struct Repository {
-    files: Vec<File>,
-}
-
-struct File {
-    /// Relative to the root, with `/` between the names.
-    path: String,
-    /// Empty if the file is not UTF-8.
-    text: String,
-    /// What `source` gives, once it was asked.
-    source: OnceCell<Source>,
-}
-
-impl File {
-    fn new(path: String, text: String) -> File {
-        File {
-            path,
-            text,
-            source: OnceCell::new(),
-        }
-    }
-
-    /// The text as Rust source.
-    fn source(&self) -> &Source {
-        self.source.get_or_init(|| Source::parse(&self.text))
-    }
-}
-
-impl Repository {
-    /// Reads all files but those that `.gitignore` leaves out.
-    fn read(root: &Path) -> io::Result<Repository> {
-        let ignored = fs::read_to_string(root.join(".gitignore"))?;
-        let mut ignored: Vec<&str> = ignored.lines().map(|line| line.trim_matches('/')).collect();
-        ignored.push(".git");
-        let mut files = Vec::new();
-        let mut directories = vec![String::new()];
-        while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(root.join(&directory))? {
-                let entry = entry?;
-                let name = entry
-                    .file_name()
-                    .into_string()
-                    .map_err(|name| io::Error::other(format!("{} is not UTF-8", name.display())))?;
-                let path = match directory.as_str() {
-                    "" => name,
-                    _ => format!("{directory}/{name}"),
-                };
-                let kind = entry.file_type()?;
-                if ignored.contains(&path.as_str()) {
-                } else if kind.is_dir() {
-                    directories.push(path);
-                } else if kind.is_file() {
-                    let text = String::from_utf8(fs::read(entry.path())?).unwrap_or_default();
-                    files.push(File::new(path, text));
-                }
-            }
-        }
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Repository { files })
-    }
-
-    /// The files whose names end so.
-    fn ending(&self, suffix: &str) -> impl Iterator<Item = &File> {
-        self.files
-            .iter()
-            .filter(move |file| file.path.ends_with(suffix))
-    }
-
-    fn file(&self, path: &str) -> Option<&File> {
-        self.files.iter().find(|file| file.path == path)
-    }
-
-    /// Whether a file or directory is there.
-    fn has(&self, path: &str) -> bool {
-        let path = path.trim_end_matches('/');
-        (self.files.iter()).any(|file| match file.path.strip_prefix(path) {
-            Some(rest) => rest.is_empty() || rest.starts_with('/'),
-            None => false,
-        })
-    }
-}
-
-#[cfg(test)]
-impl Repository {
-    /// A repository of these paths and texts.
-    fn of(files: &[(&str, &str)]) -> Repository {
-        let files = files
-            .iter()
-            .map(|(path, text)| File::new((*path).to_owned(), (*text).to_owned()));
-        Repository {
-            files: files.collect(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directories_count_as_there() {
-        let repository = Repository::of(&[("docs/decisions/README.md", "")]);
-        assert!(repository.has("docs/decisions") && repository.has("docs/decisions/"));
-        assert!(repository.has("docs/decisions/README.md"));
-        assert!(!repository.has("docs/dec") && !repository.has("decisions"));
-    }
-
-    #[test]
-    fn this_repository_is_read_without_what_is_ignored() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let repository = Repository::read(root).unwrap();
-        assert!(repository.has("xtask/src/tidy/mod.rs") && repository.has(".ci/run"));
-        assert!(!repository.has(".git") && !repository.has("target"));
-    }
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::repository::{File, Finding, Repository};
 use super::source::word_positions;
-use super::{File, Finding, Repository};
 
 /// Names that more than two types have, because readers know what they mean.
 const SHARED_NAMES: &[(&str, &str)] = &[

@@ -1,6 +1,6 @@
 //! Words that have no place here.
 
-use super::{File, Finding, Repository};
+use super::repository::{File, Finding, Repository};
 
 /// Each with the reason. Found in any letter case, as a part of any word.
 const BANNED: &[(&str, &str)] = &[

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{cargo, output_of};
-use crate::{root, tools};
+use crate::environment::root;
+use crate::tools;
 
 /// Bytes of the images that Linux writes.
 const IMAGE_SIZE: u64 = 300 << 20;

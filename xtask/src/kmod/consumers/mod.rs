@@ -17,8 +17,9 @@ use super::initramfs::Initramfs;
 use super::machine::Machine;
 use super::packages::out_folder;
 use crate::command::output_of;
+use crate::environment::root;
 use crate::outcome::Outcome;
-use crate::{root, tools};
+use crate::tools;
 use images::{DISKS, LEVELS, restow};
 use linux::PARTS;
 
