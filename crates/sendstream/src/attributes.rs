@@ -12,7 +12,7 @@
 use tree::{Error, Result, Time, to_u64};
 
 use crate::command::{self, Command, since};
-use crate::encoded::EncodedWrite;
+use crate::encoded::{self, EncodedWrite};
 use crate::raw::{COMMAND_HEADER_BYTES, Version, attribute, command as number, command_header};
 
 /// The largest offset in a file, `MAX_LFS_FILESIZE`.
@@ -122,7 +122,7 @@ impl<'a> Attributes<'a> {
         if encryption.is_some_and(|it| it != 0) {
             return Err(Error::Unsupported("encryption in a send stream"));
         }
-        let algorithm = command::algorithm(compression);
+        let algorithm = encoded::algorithm(compression);
         let what = "encoded write has an unknown compression";
         let algorithm = algorithm.ok_or_else(|| self.wrong(what, compression.into()))?;
         let write = EncodedWrite {
@@ -366,7 +366,7 @@ impl Payload<'_> {
     }
 
     fn encoded_write(&mut self, write: &EncodedWrite<'_>) -> Result<()> {
-        let compression = command::compression(write.compression);
+        let compression = encoded::compression(write.compression);
         let compression =
             compression.ok_or(Error::InvalidInput("send streams have no such compression"))?;
         self.bytes(attribute::PATH, write.path);

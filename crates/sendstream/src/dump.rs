@@ -5,7 +5,8 @@ use std::mem::take;
 
 use tree::{Error, Result, Time};
 
-use crate::command::{Command, compression};
+use crate::command::Command;
+use crate::encoded::compression;
 
 /// The width of a command's name, and of a path if it is shorter.
 const NAME_WIDTH: usize = 16;

@@ -12,8 +12,6 @@
 use codec::{Algorithm, Decoder, ZstdFrame};
 use tree::{Error, Result, to_u64, to_usize};
 
-use crate::command::compression;
-
 /// The longest content of an encoded write, and the longest encoded data (`BTRFS_MAX_COMPRESSED`,
 /// `BTRFS_MAX_UNCOMPRESSED`).
 pub const ENCODED_BYTES_MAX: u64 = 128 << 10;
@@ -180,5 +178,51 @@ impl EncodedWrite<'_> {
             return Some((what, to_u64(self.data.len())));
         }
         None
+    }
+}
+
+/// The algorithm with this number in an encoded write (`BTRFS_ENCODED_IO_COMPRESSION_*`).
+pub fn algorithm(compression: u32) -> Option<Algorithm> {
+    match compression {
+        1 => Some(Algorithm::Zlib),
+        2 => Some(Algorithm::Zstd),
+        3..=7 => Some(Algorithm::LzoBtrfs {
+            sector_bytes: sector_bytes(compression),
+        }),
+        _ => None,
+    }
+}
+
+/// The size of the sectors that LZO data with this number is divided into.
+const fn sector_bytes(compression: u32) -> u32 {
+    1 << compression.saturating_add(9)
+}
+
+/// The number of an algorithm in an encoded write, if Linux can send it.
+pub fn compression(algorithm: Algorithm) -> Option<u32> {
+    match algorithm {
+        Algorithm::Zlib => Some(1),
+        Algorithm::Zstd => Some(2),
+        Algorithm::LzoBtrfs { sector_bytes } => {
+            (3..=7).find(|&number| sector_bytes == self::sector_bytes(number))
+        }
+        Algorithm::Lzo | Algorithm::Lz4 | Algorithm::Xz | Algorithm::Lzma => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compression_has_the_numbers_of_linux() {
+        for number in 1..=7 {
+            assert_eq!(compression(algorithm(number).unwrap()), Some(number));
+        }
+        let lzo_4k = Algorithm::LzoBtrfs { sector_bytes: 4096 };
+        assert_eq!(compression(lzo_4k), Some(3));
+        assert_eq!(algorithm(0), None);
+        assert_eq!(algorithm(8), None);
+        assert_eq!(compression(Algorithm::Lzo), None);
     }
 }

@@ -5,7 +5,8 @@ use std::io::Read;
 use codec::Algorithm;
 use tree::{Progress, Result};
 
-use crate::command::{Command, compression, name};
+use crate::command::{Command, name};
+use crate::encoded::compression;
 use crate::raw::Version;
 use crate::reader::StreamReader;
 use crate::subvolume::SentSubvolume;

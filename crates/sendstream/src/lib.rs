@@ -54,10 +54,10 @@ mod value;
 mod verify;
 mod writer;
 
-pub use command::{Command, algorithm, compression, device, rdev};
+pub use command::{Command, device, rdev};
 pub use convert::{ConvertOptions, Converted, Recode, convert};
 pub use dump::Dump;
-pub use encoded::{ENCODED_BYTES_MAX, EncodedWrite};
+pub use encoded::{ENCODED_BYTES_MAX, EncodedWrite, algorithm, compression};
 pub use info::{Changes, CommandTotal, EncodedTotal, StreamInfo, SubvolumeChanges};
 pub use raw::Version;
 pub use reader::{COMMAND_BYTES_MAX, CommandRecord, StreamReader};

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use codec::{Algorithm, Decoder, Encoder};
 use tree::Result;
 
-use super::{ConvertOptions, Recode, algorithm};
+use super::options::{ConvertOptions, Recode, algorithm};
 use crate::command::Command;
 use crate::encoded::{ENCODED_BYTES_MAX, EncodedWrite};
 use crate::raw::Version;

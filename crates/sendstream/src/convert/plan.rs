@@ -9,7 +9,7 @@ use super::data::{
     ConvertJob, ConvertStep, DataOrigin, EncodedExtent, PlainRun, V1_DATA_BYTES, V2_DATA_BYTES,
     data_bytes_max,
 };
-use super::{ConvertOptions, Converted, Recode};
+use super::options::{ConvertOptions, Converted, Recode};
 use crate::command::Command;
 use crate::raw::{Version, stream_header};
 use crate::reader::{CommandRecord, StreamReader, begins_with_length};

@@ -13,9 +13,9 @@ use tree::{Error, Result, Time};
 
 use super::attributes::Pending;
 use super::files::{OpenFiles, check_kind, make, open_regular, owner};
+use super::options::{ReceiveOptions, Received};
 use super::parent::Sources;
 use super::verifier::Verifier;
-use super::{ReceiveOptions, Received};
 use crate::apply::{CloneRange, CommandSink, DataChange, NewAttribute, NewFile, apply};
 use crate::command::Command;
 use crate::encoded::EncodedWrite;

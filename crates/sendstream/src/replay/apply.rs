@@ -7,7 +7,7 @@ use ::tree::{
     Xattr,
 };
 
-use super::KnownTree;
+use super::known::KnownTree;
 use super::parts::{FileNumber, FilePart, FileParts, PartSource};
 use super::tree::{ChangedContent, ReplayInput, SentTree, StreamOrigin, SubvolumeTree};
 use crate::apply::{CloneRange, CommandSink, DataChange, NO_DATA, NewAttribute, NewFile, apply};

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod apply;
+mod known;
 mod parts;
 mod tree;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use ::tree::{Error, FileSystem, ReadAt, Result, Scratch, StoreId};
 
 use self::apply::Applying;
+use self::known::KnownTree;
 use self::tree::ReplayInput;
 use crate::reader::StreamReader;
 use crate::subvolume::SentSubvolume;
@@ -33,23 +35,6 @@ pub struct Replay {
     known: Vec<KnownTree>,
     subvolumes: Vec<Arc<SentTree>>,
     scratch: Scratch,
-}
-
-/// A tree that streams can build on.
-pub(crate) struct KnownTree {
-    pub(crate) uuid: [u8; 16],
-    /// The transaction of its last change where it was sent, unless anything is accepted.
-    pub(crate) ctransid: Option<u64>,
-    pub(crate) tree: Arc<dyn FileSystem>,
-    /// How many trees it is on top of.
-    pub(crate) depth: u32,
-}
-
-impl KnownTree {
-    /// Whether it is as it was when it had this transaction.
-    pub(crate) fn is(&self, ctransid: u64) -> bool {
-        self.ctransid.is_none_or(|own| own == ctransid)
-    }
 }
 
 impl Replay {

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use tree::{Encoding, Error, Ino, RecordTable, Result, Scratch, high_u32, low_u32, wide_u64};
 
-use crate::command::{algorithm, compression};
+use crate::encoded::{algorithm, compression};
 
 /// Parts that any stream may make.
 const PARTS_MIN: u64 = 1 << 20;

@@ -10,10 +10,10 @@ use tree::{
     Progress, Result,
 };
 
+use super::options::{SendData, SendOptions};
 use super::order::Order;
-use super::{SendData, SendOptions};
-use crate::command::{Command, compression};
-use crate::encoded::{ENCODED_BYTES_MAX, EncodedWrite};
+use crate::command::Command;
+use crate::encoded::{ENCODED_BYTES_MAX, EncodedWrite, compression};
 use crate::raw::Version;
 use crate::writer::StreamWriter;
 

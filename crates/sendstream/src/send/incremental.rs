@@ -13,10 +13,10 @@ use super::data::{
 };
 use super::dirs::ChangedDirs;
 use super::items::{has_items, have_items_changed};
+use super::options::{SendData, SendOptions, SendSummary};
 use super::order::{Order, StoredFiles};
 use super::receiver::{FilePair, NodeId, ROOT_NODE, ReceiverNames};
 use super::waiting::Moves;
-use super::{SendData, SendOptions, SendSummary};
 use crate::command::Command;
 use crate::raw::Version;
 use crate::writer::StreamWriter;

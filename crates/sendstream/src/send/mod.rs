@@ -6,6 +6,7 @@ mod dirs;
 mod incremental;
 mod items;
 mod moves;
+mod options;
 mod order;
 mod receiver;
 mod waiting;
@@ -13,7 +14,7 @@ mod waiting;
 use std::collections::HashSet;
 use std::io::Write;
 
-use tree::{Error, FileId, FileKind, Inventory, KeptCount, Metadata, Progress, Result};
+use tree::{Error, FileId, FileKind, Inventory, Metadata, Progress, Result};
 
 use self::attributes::{CAPABILITY, create, set_xattr, stored_xattrs, times};
 use self::data::{CloneRoot, DataSender, SendSettings, SentFile};
@@ -25,45 +26,8 @@ use crate::raw::Version;
 use crate::writer::StreamWriter;
 
 pub use incremental::{KnownSubvolume, send_changes};
+pub use options::{SendData, SendOptions, SendSummary};
 pub use order::StoredFiles;
-
-/// How a tree is sent.
-pub struct SendOptions<'a> {
-    /// The name of the subvolume.
-    pub name: &'a [u8],
-    /// What will be its received UUID.
-    pub uuid: [u8; 16],
-    /// The transaction of its last change.
-    pub ctransid: u64,
-    /// How data is sent.
-    pub data: SendData,
-    /// The sector size of the file system.
-    pub sector_bytes: u32,
-    /// What the image stores of files: with it, files are sent in the order of their numbers in the
-    /// image, as Linux does. The tree is one subvolume of a btrfs image then. Without it, files get
-    /// numbers.
-    pub stored: Option<&'a dyn StoredFiles>,
-}
-
-/// How data is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendData {
-    /// Decoded.
-    Plain,
-    /// Encoded as it is stored if version 2 can hold that, otherwise decoded.
-    AsStored,
-    /// Not at all: only where it is.
-    Nothing,
-}
-
-/// What was sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SendSummary {
-    /// How many files, each counted once.
-    pub files: u64,
-    /// Extents that were sent as they are stored.
-    pub kept: KeptCount,
-}
 
 /// Writes the commands that build a subvolume with the files of a tree: [`Command::Subvol`] is the
 /// first. The caller writes the header before, and [`Command::End`] after the last subvolume.

@@ -8,9 +8,9 @@ use tree::{FileAttributes, Result};
 
 use super::super::files::{DIRECTORY, KIND, NO_SET_ID, REGULAR, SET_ID, SYMLINK, open_regular};
 use super::super::times::Times;
+use super::building::{CAPABILITY, ReceivedDirectory};
 use super::data::capability;
 use super::rights::needed_mode;
-use super::{CAPABILITY, ReceivedDirectory};
 
 impl ReceivedDirectory {
     pub(super) fn set_xattr(

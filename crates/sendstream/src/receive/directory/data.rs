@@ -13,8 +13,7 @@ use super::super::files::{OpenFiles, open_regular, open_regular_with_stat};
 use super::super::ranges::{
     FILE_BYTES_MAX, KEEP_SIZE, PUNCH_HOLE, copy_range, is_not_shareable, punch,
 };
-use super::super::times::Times;
-use super::{CAPABILITY, ReceivedDirectory};
+use super::building::{CAPABILITY, OpenFile, ReceivedDirectory};
 use crate::apply::CloneRange;
 use crate::encoded::EncodedWrite;
 
@@ -22,27 +21,6 @@ use crate::encoded::EncodedWrite;
 const WRITTEN_MAX: usize = 64;
 /// A mode of `fallocate` (linux/falloc.h).
 const ZERO_RANGE: u32 = 0x10;
-
-/// The file that was written last.
-pub(super) struct OpenFile {
-    pub(super) path: Vec<u8>,
-    pub(super) file: File,
-    pub(super) times: Times,
-    /// The value of [`CAPABILITY`].
-    pub(super) capability: Option<Vec<u8>>,
-    /// Whether writing to it has changed both.
-    pub(super) is_dirty: bool,
-    /// Extents that were written as they are encoded, and not yet read back.
-    written: Vec<WrittenExtent>,
-}
-
-impl OpenFile {
-    pub(super) fn read_back(&mut self) -> Result<()> {
-        let mut stored = Vec::new();
-        let mut written = self.written.drain(..);
-        written.try_for_each(|it| it.read_back(&self.file, &mut stored))
-    }
-}
 
 impl ReceivedDirectory {
     /// A regular file that is about to change.

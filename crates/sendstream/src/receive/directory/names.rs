@@ -8,7 +8,7 @@ use linux::Timestamp;
 use tree::{Error, Result};
 
 use super::super::files::{check_kind, make};
-use super::{PENDING_MAX, ReceivedDirectory};
+use super::building::{PENDING_MAX, ReceivedDirectory};
 use crate::apply::NewFile;
 
 /// The name of a new file until it moves to its place.

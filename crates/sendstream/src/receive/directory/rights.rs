@@ -9,7 +9,7 @@ use tree::extract::Aspect;
 use tree::{Error, HostFile, HostStep, Result, walk_host_dir};
 
 use super::super::files::{DIRECTORY, KIND, REGULAR};
-use super::{PENDING_MAX, ReceivedDirectory};
+use super::building::{PENDING_MAX, ReceivedDirectory};
 use crate::command::Command;
 
 impl ReceivedDirectory {
