@@ -4,24 +4,17 @@
 //! inode that has it. A directory is listed by index. Where that fails, the other records help,
 //! which may lie in other blocks.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
 
 use tree::{DirEntry, Error, FileKind, Ino, Result};
 
-use super::Subvolume;
+use super::files::{Names, Subvolume};
 use crate::disk::dir::{self, DirItemEntry, EntryTarget};
 use crate::disk::inode::{InodeName, for_each_name};
 use crate::disk::key::{Key, item};
 use crate::disk::subvolume;
 use crate::disk::tree::{Cursor, Tree};
-
-/// For each subvolume with damaged directories, by ID: the names in these, as their inodes have
-/// them.
-pub(super) type NamesOfInodes = Mutex<HashMap<u64, Arc<Names>>>;
-
-/// The names in each directory, and the inode that each belongs to.
-type Names = HashMap<u64, Vec<(Box<[u8]>, u64)>>;
 
 impl Subvolume {
     /// The entries of a directory that can be read, sorted by name, and why others cannot.

@@ -1,6 +1,7 @@
 //! A subvolume as a tree of files.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tree::{
     Checksum, DirEntry, Error, Extent, ExtentId, FileAttributes, FileKind, FileSystem, Ino,
@@ -8,12 +9,11 @@ use tree::{
 };
 
 use super::Btrfs;
-use super::damaged::NamesOfInodes;
 use super::ino_map::{self, INODE_BITS, InoMap, MappedIno, Resolved};
 use crate::disk::dir::{self, EntryTarget};
 use crate::disk::extent::{ExtentBody, FileExtent};
 use crate::disk::inode::{StoredInode, for_each_name};
-use crate::disk::key::{Key, item, object};
+use crate::disk::key::{Key, is_file_tree, item, object};
 use crate::disk::raw;
 use crate::disk::subvolume::{self, TreeRoot};
 use crate::disk::tree::Tree;
@@ -23,11 +23,54 @@ use crate::options::{NewSubvolume, Numbers, Received};
 /// Longest link target in bytes: that of a path.
 const LINK_BYTES_MAX: u64 = 4096;
 
+/// For each subvolume with damaged directories, by ID: the names in these, as their inodes have
+/// them.
+type NamesOfInodes = Mutex<HashMap<u64, Arc<Names>>>;
+
+/// The names in each directory, and the inode that each belongs to.
+pub(super) type Names = HashMap<u64, Vec<(Box<[u8]>, u64)>>;
+
 /// An inode with its content.
 pub(super) struct FileInode {
     pub(super) tree: Tree,
     pub(super) number: u64,
     pub(super) inode: StoredInode,
+}
+
+impl Btrfs {
+    /// A subvolume as a tree of files, including nested subvolumes, as the kernel shows it when
+    /// mounted.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if no subvolume has this ID; also fails if its root item is invalid.
+    pub fn subvolume(self: &Arc<Self>, id: u64) -> Result<Subvolume> {
+        let root = TreeRoot::find(&self.volume, &self.roots, id)?;
+        let root = root.filter(|_| is_file_tree(id)).ok_or(Error::NotFound)?;
+        if root.refs == 0 {
+            return Err(Error::NotFound);
+        }
+        Ok(Subvolume::new(self, self.shown(root.tree)?))
+    }
+
+    /// The ID of the subvolume at a path from the top level.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the path does not exist; [`Error::InvalidInput`] if it leads to
+    /// another kind of file.
+    pub fn find_subvolume(self: &Arc<Self>, path: &[u8]) -> Result<u64> {
+        let top = self.subvolume(object::FS_TREE)?;
+        let mut ino = top.root();
+        for name in path
+            .split(|&byte| byte == b'/')
+            .filter(|name| !name.is_empty())
+        {
+            ino = top.lookup(ino, name)?.ino;
+        }
+        match top.resolve(ino)? {
+            Resolved::Inode(tree, object::FIRST_FREE) => Ok(tree.id),
+            _ => Err(Error::InvalidInput("it is not a subvolume")),
+        }
+    }
 }
 
 /// A subvolume and all subvolumes nested in it, as one tree of files.
@@ -238,7 +281,7 @@ impl Subvolume {
             &[]
         };
         let id = ino_map::id_of(index, large);
-        let id = id.filter(|&id| self.has_nested && crate::disk::key::is_file_tree(id));
+        let id = id.filter(|&id| self.has_nested && is_file_tree(id));
         let root = TreeRoot::find(self.volume(), &self.btrfs.roots, id.ok_or(Error::NotFound)?)?;
         let root = root.filter(|root| root.refs > 0).ok_or(Error::NotFound)?;
         let tree = self.btrfs.shown(root.tree)?;

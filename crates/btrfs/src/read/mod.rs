@@ -17,12 +17,9 @@ mod replay;
 mod sharing;
 mod usage;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tree::{
-    BlockCounts, Corrupt, Error, FileSystem, Limits, ReadAt, Result, StoreId, Time, to_u64,
-    to_usize,
-};
+use tree::{BlockCounts, Corrupt, Error, Limits, ReadAt, Result, StoreId, Time, to_u64, to_usize};
 
 use self::replay::{Replayed, replay};
 use crate::disk::chunk::{Chunk, ChunkMap};
@@ -325,42 +322,6 @@ impl Btrfs {
             return Err(Error::Limit("directories above a subvolume"));
         }
         Ok(())
-    }
-
-    /// A subvolume as a tree of files, including nested subvolumes, as the kernel shows it when
-    /// mounted.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if no subvolume has this ID; also fails if its root item is invalid.
-    pub fn subvolume(self: &Arc<Self>, id: u64) -> Result<Subvolume> {
-        let root = TreeRoot::find(&self.volume, &self.roots, id)?;
-        let root = root
-            .filter(|_| crate::disk::key::is_file_tree(id))
-            .ok_or(Error::NotFound)?;
-        if root.refs == 0 {
-            return Err(Error::NotFound);
-        }
-        Ok(Subvolume::new(self, self.shown(root.tree)?))
-    }
-
-    /// The ID of the subvolume at a path from the top level.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if the path does not exist; [`Error::InvalidInput`] if it leads to
-    /// another kind of file.
-    pub fn find_subvolume(self: &Arc<Self>, path: &[u8]) -> Result<u64> {
-        let top = self.subvolume(object::FS_TREE)?;
-        let mut ino = top.root();
-        for name in path
-            .split(|&byte| byte == b'/')
-            .filter(|name| !name.is_empty())
-        {
-            ino = top.lookup(ino, name)?.ino;
-        }
-        match top.resolve(ino)? {
-            Resolved::Inode(tree, object::FIRST_FREE) => Ok(tree.id),
-            _ => Err(Error::InvalidInput("it is not a subvolume")),
-        }
     }
 }
 
