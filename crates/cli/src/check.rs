@@ -54,6 +54,10 @@ pub(crate) struct Check {
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
 
+    /// Read on after the end of a tar archive: for archives that were concatenated
+    #[arg(long, help_heading = "Tar archives as sources")]
+    ignore_zeros: bool,
+
     #[command(flatten)]
     file: ImageFileArgs,
 
@@ -103,7 +107,15 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
         let image = text::of_host_path(&address.path, "-");
         bail!("check {name}: check verifies whole files: use `restow check {image}`");
     }
-    match Container::open(&address.path, args.file.image_at).with_context(open)? {
+    let container = Container::open(&address.path, args.file.image_at).with_context(open)?;
+    if args.ignore_zeros && !matches!(container, Container::Tar(..)) {
+        bail!(
+            "{}: {}: --ignore-zeros does not apply",
+            open(),
+            container.noun()
+        );
+    }
+    match container {
         Container::Btrfs(file) => check_btrfs(file, &name, args),
         Container::Squashfs(file) => check_squashfs(file, &name, args),
         Container::SendStream(input) => {
@@ -122,8 +134,10 @@ fn check_tar(input: Input, wrapper: Option<Wrapper>, name: &str, args: &Check) -
     if args.no_data {
         bail!("{}: --no-data does not apply to a tar archive", open());
     }
+    let mut options = args.file.options();
+    options.ignore_zeros = args.ignore_zeros;
     let summary = reported(name, args, |_, report| {
-        restow::check_archive(input, wrapper, &args.file.options(), report)
+        restow::check_archive(input, wrapper, &options, report)
     })?;
     let mut out = io::stdout().lock();
     if args.json {

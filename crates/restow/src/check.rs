@@ -44,16 +44,22 @@ pub fn check_archive(
         report(finding);
     };
     if let (Some(bytes), Some(Wrapper::Zstd)) = (input.seekable(), wrapper) {
-        check_frames(Arc::clone(bytes), &mut report)?;
+        check_frames(Arc::clone(bytes), &mut report);
     }
-    let (tar, damage) = input.open_tar(wrapper, &options)?;
-    if let Some(error) = damage {
-        report(tree::Error::from(error).into());
+    let opened = input.open_tar(wrapper, &options)?;
+    let tar = opened.tar;
+    if let Some(misfit) = opened.misfit {
+        report(tree::Error::Corrupt(misfit).into());
     }
     for fault in tar.faults() {
         report(copied(fault).into());
     }
-    if let Some(at) = tar.notes().no_end_at {
+    // One finding for a missing end, wherever it is missed first.
+    if let Some(error) = opened.damage {
+        report(tree::Error::from(error).into());
+    } else if let Some(cut) = tar.cut() {
+        report(copied(cut).into());
+    } else if let Some(at) = tar.notes().no_end_at {
         let what = "tar has no end marker: it may have been cut off between two members";
         report(tree::Error::Corrupt(Corrupt { what, at, got: at }).into());
     }
@@ -92,16 +98,16 @@ fn copied(error: &tree::Error) -> tree::Error {
 }
 
 /// Decodes all frames that a seek table lists.
-fn check_frames(bytes: Arc<dyn ReadAt>, report: &mut dyn FnMut(Finding)) -> Result<()> {
-    let Ok(seekable) = Seekable::open(bytes)? else {
-        return Ok(());
+fn check_frames(bytes: Arc<dyn ReadAt>, report: &mut dyn FnMut(Finding)) {
+    // Other errors are those of opening the archive, which comes next.
+    let Ok(Some(seekable)) = Seekable::open(bytes) else {
+        return;
     };
     for start in seekable.frame_starts() {
         if let Err(error) = seekable.read_exact_at(&mut [0], start) {
             report(tree::Error::from(error).into());
         }
     }
-    Ok(())
 }
 
 /// Verifies a SquashFS or btrfs image, all metadata, and all data decoded, or a tar archive as

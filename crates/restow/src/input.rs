@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use codec::Wrapper;
 use tree::tar::{Tar, TarOptions};
-use tree::{Limits, ReadAt, Seekable, SequentialReader};
+use tree::{Corrupt, Limits, ReadAt, Seekable, SequentialReader};
 
 use crate::error::During;
 use crate::{Error, OpenOptions, Result, text};
@@ -142,22 +142,27 @@ impl Input {
     }
 
     /// Reads it as a tar archive, after decompression if it is compressed as a whole. With
-    /// `skip_damaged`, an archive whose decompression fails is read as far as that comes; why it
-    /// failed is the second result.
+    /// `skip_damaged`, an archive whose decompression fails is read as far as that comes.
     pub(crate) fn open_tar(
         self,
         wrapper: Option<Wrapper>,
         options: &OpenOptions,
-    ) -> Result<(Tar, Option<io::Error>)> {
+    ) -> Result<OpenedTar> {
         let Some(wrapper) = wrapper else {
             let bytes = self.into_bytes(&options.spool_dir)?;
-            return Ok((tar(Box::new(bytes), options)?, None));
+            return OpenedTar::of(Box::new(bytes), options);
         };
+        let mut misfit = None;
         if let InputBytes::Seekable(bytes) = &self.bytes
             && wrapper == Wrapper::Zstd
-            && let Ok(seekable) = Seekable::open(Arc::clone(bytes))?
         {
-            return Ok((tar(Box::new(seekable), options)?, None));
+            match Seekable::open(Arc::clone(bytes)) {
+                Ok(Some(seekable)) => return OpenedTar::of(Box::new(seekable), options),
+                // Of concatenated archives, each has its own table.
+                Err(tree::Error::Corrupt(_)) if options.ignore_zeros => {}
+                Err(tree::Error::Corrupt(corrupt)) => misfit = Some(corrupt),
+                not_seekable => _ = not_seekable?,
+            }
         }
         let mut stream = self.into_reader();
         let mut damage = None;
@@ -170,7 +175,42 @@ impl Input {
         };
         let spooled = tree::spool(unpack, &options.spool_dir);
         let spooled = spooled.during(|| format!("decompress it with {}", wrapper.name()))?;
-        Ok((tar(Box::new(spooled), options)?, damage))
+        Ok(OpenedTar {
+            damage,
+            misfit,
+            ..OpenedTar::of(Box::new(spooled), options)?
+        })
+    }
+}
+
+/// A tar archive, and how its decompression went.
+pub(crate) struct OpenedTar {
+    pub(crate) tar: Tar,
+    /// Why it was not decompressed to its end.
+    pub(crate) damage: Option<io::Error>,
+    /// Why its seek table was not used.
+    pub(crate) misfit: Option<Corrupt>,
+}
+
+impl OpenedTar {
+    fn of(archive: Box<dyn ReadAt>, options: &OpenOptions) -> Result<OpenedTar> {
+        let how = TarOptions {
+            ignore_zeros: options.ignore_zeros,
+            skip_damaged: options.skip_damaged,
+        };
+        let opened = Tar::open_with(archive, Limits::default(), how);
+        let tar = opened.map_err(|error| match error {
+            error @ tree::Error::Corrupt(_) => Error::UnreadableFile {
+                operation: "read its members".to_owned(),
+                error,
+            },
+            error => error.into(),
+        })?;
+        Ok(OpenedTar {
+            tar,
+            damage: None,
+            misfit: None,
+        })
     }
 }
 
@@ -178,19 +218,4 @@ impl Input {
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
-}
-
-fn tar(archive: Box<dyn ReadAt>, options: &OpenOptions) -> Result<Tar> {
-    let how = TarOptions {
-        ignore_zeros: options.ignore_zeros,
-        skip_damaged: options.skip_damaged,
-    };
-    let opened = Tar::open_with(archive, Limits::default(), how);
-    opened.map_err(|error| match error {
-        error @ tree::Error::Corrupt(_) => Error::UnreadableFile {
-            operation: "read its members".to_owned(),
-            error,
-        },
-        error => error.into(),
-    })
 }

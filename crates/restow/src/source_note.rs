@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use tree::tar::Tar;
-
+use crate::input::OpenedTar;
 use crate::text;
 
 /// Members of an archive that are left out and named one by one.
@@ -32,15 +31,20 @@ pub enum SourceNote {
     MemberLeftOut(Option<Box<[u8]>>, String),
     /// Members of an archive that are left out, beside those that are named.
     MembersLeftOut(u64),
+    /// The byte at which an archive is cut off within its last file.
+    CutWithin(u64),
     /// Why a compressed archive was not decompressed to its end.
     CutOff(String),
+    /// A seek table that does not fit its archive, which is decompressed from the beginning.
+    SeekTableNotUsed,
     /// Files of a stream whose fs-verity is not read.
     VerityNotRead(u64),
 }
 
 impl SourceNote {
     /// The remarks about an archive, and about content that no copy of it has.
-    pub(crate) fn of_tar(tar: &Tar) -> (Vec<SourceNote>, Vec<SourceNote>) {
+    pub(crate) fn of_tar(opened: &OpenedTar) -> (Vec<SourceNote>, Vec<SourceNote>) {
+        let tar = &opened.tar;
         let notes = tar.notes();
         let some = |count: u64, note: fn(u64) -> SourceNote| (count > 0).then(|| note(count));
         let mut lost: Vec<SourceNote> = (tar.faults().iter())
@@ -54,11 +58,19 @@ impl SourceNote {
             .collect();
         let more = tar.faults().len().saturating_sub(LEFT_OUT_MAX) as u64;
         lost.extend(some(more, SourceNote::MembersLeftOut));
-        lost.extend(notes.no_end_at.map(SourceNote::NoEndMarker));
+        // The file that is cut off is named where its content cannot be read.
+        lost.extend(if let Some(error) = &opened.damage {
+            Some(SourceNote::CutOff(error.to_string()))
+        } else if tar.cut().is_some() {
+            Some(SourceNote::CutWithin(tar.archive_bytes()))
+        } else {
+            notes.no_end_at.map(SourceNote::NoEndMarker)
+        });
         lost.extend(some(notes.acls_not_read, SourceNote::AclsNotRead));
         let notes = [
             some(notes.absolute_paths, SourceNote::AbsolutePaths),
             some(notes.replaced, SourceNote::ReplacedEntries),
+            opened.misfit.map(|_| SourceNote::SeekTableNotUsed),
         ];
         (notes.into_iter().flatten().collect(), lost)
     }
@@ -106,6 +118,13 @@ impl fmt::Display for SourceNote {
             SourceNote::MembersLeftOut(count) => {
                 write!(f, "{} more left out", text::count(*count, "member"))
             }
+            SourceNote::CutWithin(at) => write!(
+                f,
+                "the archive is cut off within its last file, at byte {at}: members may be missing"
+            ),
+            SourceNote::SeekTableNotUsed => f.write_str(
+                "the seek table does not fit the archive, which is decompressed from its beginning",
+            ),
             SourceNote::CutOff(why) => write!(
                 f,
                 "decompression ended early ({why}): members are missing, and the last ones may be damaged"

@@ -205,10 +205,9 @@ impl SourceTree {
                 source
             }
             Container::Tar(input, wrapper) => {
-                let (tar, damage) = input.open_tar(wrapper, options)?;
-                let (notes, mut lost) = SourceNote::of_tar(&tar);
-                lost.extend(damage.map(|error| SourceNote::CutOff(error.to_string())));
-                let source = SourceTree::of(Arc::new(tar), SourceFormat::Other, address);
+                let opened = input.open_tar(wrapper, options)?;
+                let (notes, lost) = SourceNote::of_tar(&opened);
+                let source = SourceTree::of(Arc::new(opened.tar), SourceFormat::Other, address);
                 SourceTree {
                     notes,
                     lost,

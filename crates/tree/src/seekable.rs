@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use codec::{Algorithm, Decoder, SeekTable};
 
-use crate::{Cache, ReadAt, to_u64, to_usize};
+use crate::{Cache, Corrupt, ReadAt, Result, to_u64, to_usize};
 
 /// Maximum length of a frame's content, and of the frame. Larger ones are not worth decoding for a
 /// few bytes.
@@ -38,16 +38,17 @@ pub struct Seekable<R> {
 }
 
 impl<R: ReadAt> Seekable<R> {
-    /// Reads the table at the end of a file. Gives the file back if it has no table, or one that
-    /// does not match it.
+    /// Reads the table at the end of a file; `None` if it has none, or one with frames that are too
+    /// large to be decoded for a few bytes.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn open(file: R) -> io::Result<Result<Seekable<R>, R>> {
+    /// [`Error::Corrupt`](crate::Error::Corrupt) for a table that does not fit the file, whose
+    /// content can still be decoded from the beginning; otherwise the file cannot be read.
+    pub fn open(file: R) -> Result<Option<Seekable<R>>> {
         let Some(starts) = starts(&file)? else {
-            return Ok(Err(file));
+            return Ok(None);
         };
-        Ok(Ok(Seekable {
+        Ok(Some(Seekable {
             file,
             starts,
             frames: Cache::new(CACHED.0, CACHED.1),
@@ -100,23 +101,26 @@ impl<R: ReadAt> Seekable<R> {
     }
 }
 
-/// The starts of all frames, if the file has a table that matches its length.
-fn starts(file: &impl ReadAt) -> io::Result<Option<Vec<(u64, u64)>>> {
+/// The starts of all frames, if the file has a table that can be used.
+fn starts(file: &impl ReadAt) -> Result<Option<Vec<(u64, u64)>>> {
     let size = file.size()?;
     let mut footer = [0; SeekTable::FOOTER_BYTES];
     let Some(at) = size.checked_sub(to_u64(footer.len())) else {
         return Ok(None);
     };
     file.read_exact_at(&mut footer, at)?;
-    let table_bytes = SeekTable::len_of(&footer).filter(|&len| len <= TABLE_BYTES_MAX);
-    let Some((len, at)) = table_bytes.and_then(|len| Some((len, size.checked_sub(len)?))) else {
+    let Some(len) = SeekTable::len_of(&footer).filter(|&len| len <= TABLE_BYTES_MAX) else {
         return Ok(None);
     };
+    let misfit = |at, got| Corrupt {
+        what: "zstd seek table does not fit its file",
+        at,
+        got,
+    };
+    let at = size.checked_sub(len).ok_or(misfit(at, len))?;
     let mut table = vec![0; to_usize(len)];
     file.read_exact_at(&mut table, at)?;
-    let Some(table) = SeekTable::parse(&table) else {
-        return Ok(None);
-    };
+    let table = SeekTable::parse(&table).ok_or(misfit(at, len))?;
     let mut starts = vec![(0u64, 0u64)];
     let (mut from, mut first) = (0u64, 0u64);
     for frame in table.frames() {
@@ -127,7 +131,10 @@ fn starts(file: &impl ReadAt) -> io::Result<Option<Vec<(u64, u64)>>> {
         first = first.saturating_add(frame.content_bytes.into());
         starts.push((from, first));
     }
-    Ok((from == at).then_some(starts))
+    if from != at {
+        return Err(misfit(at, from).into());
+    }
+    Ok(Some(starts))
 }
 
 impl<R: ReadAt> ReadAt for Seekable<R> {
@@ -184,7 +191,7 @@ mod tests {
     fn content_is_read_at_any_place() {
         let text: Vec<u8> = (0..3000u32).flat_map(u32::to_le_bytes).collect();
         let file = packed(&[&text[..5000], &[], &text[5000..5001], &text[5001..]]);
-        let seekable = Seekable::open(file).unwrap().ok().unwrap();
+        let seekable = Seekable::open(file).unwrap().unwrap();
         assert_eq!(seekable.size().unwrap(), 12000);
         for (at, len) in [
             (0, 12000),
@@ -207,13 +214,19 @@ mod tests {
     #[test]
     fn tables_that_lie_are_refused() {
         let file = packed(&[&[1; 5000], &[2; 5000]]);
-        assert!(
-            Seekable::open(file[..file.len() - 1].to_vec())
-                .unwrap()
-                .is_err()
-        );
-        assert!(Seekable::open([&[0][..], &file].concat()).unwrap().is_err());
-        assert!(Seekable::open(Vec::new()).unwrap().is_err());
+        let is_none = |file: &[u8]| Seekable::open(file.to_vec()).unwrap().is_none();
+        assert!(is_none(&file[..file.len() - 1]) && is_none(&[]));
+        for wrong in [
+            &[&[0][..], &file].concat(),
+            &file[1..],
+            &file[file.len() - 12..],
+        ] {
+            let error = Seekable::open(wrong.to_vec()).err().unwrap().to_string();
+            assert!(
+                error.starts_with("zstd seek table does not fit its file"),
+                "{error}"
+            );
+        }
         // The content of the first frame is said to be longer, or shorter.
         let entry = file.len() - 9 - 16 + 4;
         for (len, words) in [
@@ -222,7 +235,7 @@ mod tests {
         ] {
             let mut wrong = file.clone();
             wrong[entry..entry + 4].copy_from_slice(&len.to_le_bytes());
-            let seekable = Seekable::open(wrong).unwrap().ok().unwrap();
+            let seekable = Seekable::open(wrong).unwrap().unwrap();
             let error = seekable
                 .read_exact_at(&mut [0; 9], 0)
                 .unwrap_err()

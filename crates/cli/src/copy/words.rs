@@ -88,7 +88,9 @@ fn of_loss(name: &str, loss: &LossReason) -> String {
         }
         LossReason::Content(ranges, error) => {
             let (ranges, reason) = (of_ranges(ranges), of_error(error));
-            format!("{name}: zeros in place of bytes {ranges}, which cannot be read: {reason}")
+            format!(
+                "{name}: kept in part, with zeros in place of bytes {ranges}, which cannot be read: {reason}"
+            )
         }
         LossReason::Reread(error) => {
             let reason = of_error(error);

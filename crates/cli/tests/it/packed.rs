@@ -117,6 +117,32 @@ fn a_zstd_archive_is_read_in_place() {
 }
 
 #[test]
+fn a_seek_table_that_does_not_fit_is_named_and_not_used() {
+    let dir = source(1);
+    ok(&dir, "copy -q src x.tar.zst");
+    let mut packed = fs::read(dir.join("x.tar.zst")).unwrap();
+    // The length of the first frame is the first field behind the header of the table.
+    let table = packed
+        .windows(4)
+        .rposition(|at| at == b"\x5e\x2a\x4d\x18")
+        .unwrap();
+    packed[table + 8] ^= 1;
+    fs::write(dir.join("x.tar.zst"), packed).unwrap();
+    let (_, words) = ok(&dir, "copy x.tar.zst y");
+    let expected = "restow: x.tar.zst: the seek table does not fit the archive, \
+                    which is decompressed from its beginning\n";
+    assert!(words.starts_with(expected), "{words}");
+    ok(&dir, "diff src y");
+    let (code, words, _) = run_in(dir.path(), ["check", "x.tar.zst"]);
+    let expected = format!(
+        "zstd seek table does not fit its file (found 0x{:x} ",
+        table ^ 1
+    );
+    assert!(code == 1 && words.contains("1 error in 3 names"), "{words}");
+    assert!(words.starts_with(&expected), "{words}");
+}
+
+#[test]
 fn archives_one_after_another_are_read_with_ignore_zeros() {
     let dir = source(1);
     fs::create_dir(dir.join("more")).unwrap();

@@ -49,6 +49,7 @@ pub struct Tar {
     limits: Limits,
     notes: Notes,
     faults: Vec<Error>,
+    cut: Option<Error>,
     archive_bytes: u64,
     storage: Storage,
 }
@@ -135,7 +136,12 @@ impl Tar {
     /// # Errors
     /// As for [`Tar::open`].
     pub fn open_with(archive: Box<dyn ReadAt>, limits: Limits, options: TarOptions) -> Result<Tar> {
-        let (tree, notes, faults) = read::index(&*archive, &limits, options)?;
+        let read::Index {
+            tree,
+            notes,
+            faults,
+            cut,
+        } = read::index(&*archive, &limits, options)?;
         let mut whole_seconds = true;
         for number in 0..tree.node_count() as u64 {
             whole_seconds &= tree.metadata(Ino(number))?.mtime.nanoseconds == 0;
@@ -151,6 +157,7 @@ impl Tar {
             limits,
             notes,
             faults,
+            cut,
             storage,
         })
     }
@@ -182,10 +189,15 @@ impl Tar {
     }
 
     /// Why members were left out, in the order of the archive, with the path of the member where it
-    /// is known. The last file of an archive that is cut off is among them, and in the tree: it can
-    /// be read as far as it goes.
+    /// is known.
     pub fn faults(&self) -> &[Error] {
         &self.faults
+    }
+
+    /// Where the archive is cut off within its last file, if members may be left out. The file is
+    /// in the tree, and can be read as far as it goes.
+    pub fn cut(&self) -> Option<&Error> {
+        self.cut.as_ref()
     }
 
     /// The length of the archive.
@@ -351,6 +363,9 @@ impl FileSystem for Tar {
                     let len = usize::try_from(fragment.len - inside).unwrap_or(usize::MAX);
                     let len = len.min(wanted - filled);
                     let stored_at = at + fragment.stored + inside;
+                    if self.cut_at(stored_at, len as u64).is_some() {
+                        return Err(self.cut_off(*at));
+                    }
                     self.archive
                         .read_exact_at(&mut buf[filled..filled + len], stored_at)?;
                     filled += len;

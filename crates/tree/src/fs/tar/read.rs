@@ -40,8 +40,15 @@ const IMPLIED_DIRECTORY: Metadata = Metadata::new(FileKind::Directory, 0o755);
 /// How much is read at once when looking for headers.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// What the headers of an archive describe, and why members were left out.
-pub(super) type Index = (Overlay<InArchive>, Notes, Vec<Error>);
+/// What the headers of an archive describe.
+pub(super) struct Index {
+    pub(super) tree: Overlay<InArchive>,
+    pub(super) notes: Notes,
+    /// Why members were left out.
+    pub(super) faults: Vec<Error>,
+    /// Why the last file is in the tree although the archive ends within it.
+    pub(super) cut: Option<Error>,
+}
 
 /// Reads all headers of an archive.
 pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) -> Result<Index> {
@@ -56,6 +63,7 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) 
         limits,
         skips: options.skip_damaged,
         faults: Vec::new(),
+        cut: None,
         tree: Overlay::new(&IMPLIED_DIRECTORY, InArchive::implied()),
         notes: Notes::default(),
         entries: 0,
@@ -82,7 +90,12 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) 
             None => after(at),
         };
     }
-    Ok((scan.tree, scan.notes, scan.faults))
+    Ok(Index {
+        tree: scan.tree,
+        notes: scan.notes,
+        faults: scan.faults,
+        cut: scan.cut,
+    })
 }
 
 struct Scan<'a> {
@@ -92,6 +105,8 @@ struct Scan<'a> {
     skips: bool,
     /// Why members were left out.
     faults: Vec<Error>,
+    /// Why the last file can be read in part only.
+    cut: Option<Error>,
     tree: Overlay<InArchive>,
     notes: Notes,
     entries: u64,
@@ -154,7 +169,8 @@ impl Scan<'_> {
         (self.next, self.path) = (None, None);
         loop {
             if at == first_at && at >= self.window.size && self.entries > 0 {
-                self.notes.no_end_at = Some(at);
+                // After a member that is cut off, there can be no marker.
+                self.notes.no_end_at = self.cut.is_none().then_some(at);
                 return Ok(None);
             }
             self.header_at = at;
@@ -459,7 +475,7 @@ impl Scan<'_> {
         let end = match self.data_end(block, data_at, overrides) {
             Err(error) if self.skips && self.next.is_some() => {
                 let path = self.path.as_deref().unwrap_or_default();
-                self.faults.push(error.in_file("read", path));
+                self.cut = Some(error.in_file("read", path));
                 self.window.size
             }
             end => end?,
