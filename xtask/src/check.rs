@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::campaign::page;
 use crate::changed::{self, Changed};
 use crate::command::{cargo, limited, run, run_tests};
 use crate::environment::{is_ci, root};
@@ -77,7 +78,9 @@ pub(crate) fn style(report: &mut Report) {
 /// The rules of the house.
 pub(crate) fn tidy(report: &mut Report, arguments: &[String]) {
     report.step("tidy", || {
-        tidy::tidy(&root(), arguments.contains(&"all".to_owned()))
+        let mut outcome = tidy::tidy(&root(), arguments.contains(&"all".to_owned()));
+        outcome.notes.extend(page::stale_note());
+        outcome
     });
 }
 

@@ -18,6 +18,7 @@ mod cross;
 mod debian_changelog;
 mod environment;
 mod harness;
+mod history;
 mod kmod;
 mod mutants;
 mod outcome;
@@ -87,7 +88,7 @@ const TASKS: &[(&str, Task, &str)] = &[
     (
         "campaign",
         campaign::campaign,
-        "long runs by their names, which write their results to docs/campaigns.md; without one, lists them",
+        "long runs by their names, which write their results to docs/campaigns.md; `stale`: those without a fresh one; without a name, lists them",
     ),
     (
         "tidy",

@@ -251,7 +251,7 @@ fn entries(text: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<(usize, &str, &s
 }
 
 /// What the arrows reach from `names`, over any number of crates, those included.
-fn reached<'a>(names: &[&'a str]) -> BTreeSet<&'a str> {
+pub(super) fn reached<'a>(names: &[&'a str]) -> BTreeSet<&'a str> {
     let mut reached: BTreeSet<&str> = names.iter().copied().collect();
     let mut waiting: Vec<&str> = names.to_vec();
     while let Some(name) = waiting.pop() {

@@ -8,14 +8,17 @@ mod code;
 mod crates;
 mod documents;
 mod imports;
+mod records;
 mod repository;
 mod shape;
 mod source;
 mod words;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+use crate::environment::is_ci;
 use crate::outcome::Outcome;
 pub(crate) use crates::{Dependency, Member};
 use repository::{Finding, Repository};
@@ -47,6 +50,7 @@ const RULES: &[(&str, Rule)] = &[
     ("paths named in documents exist", documents::paths),
     ("test data is described", documents::test_data),
     ("the form of decisions", documents::decisions),
+    ("results of known commits", records::known_commits),
     ("words", words::banned),
 ];
 
@@ -82,10 +86,25 @@ pub(crate) fn tidy(root: &Path, everywhere: bool) -> Outcome {
             count += 1;
         }
     }
-    match count {
+    let mut outcome = match count {
         0 => Outcome::passed(),
         _ => Outcome::failed(format!("{count} findings")),
+    };
+    if let Err(reason) = repository.commits {
+        let reason = format!("the commits that results name: {reason}");
+        let reasons = if is_ci() {
+            &mut outcome.failed
+        } else {
+            &mut outcome.skipped
+        };
+        reasons.push(reason);
     }
+    outcome
+}
+
+/// The crates that one may be built from, itself included.
+pub(crate) fn built_from(name: &str) -> BTreeSet<&str> {
+    crates::reached(&[name])
 }
 
 /// The crates of the workspace at `root`.

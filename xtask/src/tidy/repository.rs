@@ -5,6 +5,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use super::source::Source;
+use crate::history::{self, Commit};
 
 /// What breaks a rule, and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ impl Finding {
 /// Every file of the repository, in the order of their paths.
 pub(super) struct Repository {
     pub(super) files: Vec<File>,
+    /// The commits of this branch, or why they are not known.
+    pub(super) commits: Result<Vec<Commit>, String>,
 }
 
 pub(super) struct File {
@@ -84,7 +87,8 @@ impl Repository {
             }
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Repository { files })
+        let commits = history::commits(root);
+        Ok(Repository { files, commits })
     }
 
     /// The files whose names end so.
@@ -117,6 +121,7 @@ impl Repository {
             .map(|(path, text)| File::new((*path).to_owned(), (*text).to_owned()));
         Repository {
             files: files.collect(),
+            commits: Err(String::new()),
         }
     }
 }

@@ -1,35 +1,21 @@
-//! Long runs of what `cargo xtask test` only samples. Each has a name, and its last result is a row
-//! of docs/campaigns.md.
+//! Every campaign: its name, what it runs, and what that shows.
 
-use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::command::{self, line_of, nightly, output_of, succeeds};
 use crate::environment::root;
-use crate::harness::{Sanitizer, harness};
-use crate::mutants::mutants;
-use crate::outcome::{Outcome, Report};
-use crate::suite::{self, Suite};
-use crate::{kmod, outside, plan, test, tools};
-
-/// Where the results are kept.
-const PAGE: &str = "docs/campaigns.md";
-
-/// How long one test of a campaign may take.
-const CAMPAIGN_MAX: Duration = Duration::from_secs(24 * 3600);
+use crate::harness::Sanitizer;
+use crate::outcome::Outcome;
+use crate::{kmod, outside, plan};
 
 /// A long run.
-struct Campaign {
-    name: &'static str,
-    run: Run,
+pub(super) struct Campaign {
+    pub(super) name: &'static str,
+    pub(super) run: Run,
     /// What is shown by it.
-    shows: &'static str,
+    pub(super) shows: &'static str,
 }
 
-enum Run {
+pub(super) enum Run {
     /// The tests of a crate_name whose names contain the filter, with `RESTOW_CASES`.
     Tests {
         crate_name: &'static str,
@@ -38,12 +24,12 @@ enum Run {
         /// They mount.
         as_root: bool,
     },
-    /// The test suite of another project, run with its programs and with ours.
-    Outside(fn() -> Outcome),
-    /// Kernels, built and booted in QEMU.
-    Machine(fn() -> Outcome),
-    /// Trees that the caller names.
-    Trees(fn() -> Outcome),
+    /// What stands in a file of its own.
+    Other {
+        run: fn() -> Outcome,
+        words: &'static str,
+        crate_name: &'static str,
+    },
     /// A fuzz target under AddressSanitizer.
     Fuzz { target: &'static str, minutes: u64 },
     /// The tests of a crate_name's library whose names contain one of the filters, under Miri.
@@ -98,12 +84,29 @@ const fn mutants_of(
     }
 }
 
+/// The test suite of another project, run with its programs and with ours.
+const fn outside(run: fn() -> Outcome) -> Run {
+    Run::Other {
+        run,
+        words: "the test suite of another project, as root",
+        crate_name: "cli",
+    }
+}
+
+const fn machine(run: fn() -> Outcome) -> Run {
+    Run::Other {
+        run,
+        words: "kernels, built and booted in QEMU",
+        crate_name: "kmod",
+    }
+}
+
 const fn campaign_of(name: &'static str, run: Run, shows: &'static str) -> Campaign {
     Campaign { name, run, shows }
 }
 
 /// Every campaign.
-const CAMPAIGNS: &[Campaign] = &[
+pub(super) const CAMPAIGNS: &[Campaign] = &[
     campaign_of(
         "zstd-frames-of-c",
         tests("zstd", "differential::frames_of_c", 110_000),
@@ -256,22 +259,22 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "btrfs-progs-tests",
-        Run::Outside(outside::btrfs_progs),
+        outside(outside::btrfs_progs),
         "tests of btrfs-progs for send and receive that pass with it pass with restow",
     ),
     campaign_of(
         "fstests-send",
-        Run::Outside(outside::fstests),
+        outside(outside::fstests),
         "tests of fstests for send and receive that pass with btrfs-progs pass with restow",
     ),
     campaign_of(
         "kmod-consumers",
-        Run::Machine(|| kmod::consumers(None)),
+        machine(|| kmod::consumers(None)),
         "Linux's SquashFS, btrfs, crypto API and zram on our modules: images of ours and of the C tools are read, btrfs is written at all levels; checked by btrfs-progs and read by the host's Linux",
     ),
     campaign_of(
         "kmod-consumers-6.12",
-        Run::Machine(|| kmod::consumers(Some("6.12"))),
+        machine(|| kmod::consumers(Some("6.12"))),
         "the same on Linux 6.12",
     ),
     campaign_of(
@@ -333,7 +336,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
     campaign_of(
         "kmod-tree",
-        Run::Machine(|| kmod::tree(None)),
+        machine(|| kmod::tree(None)),
         "the sources of Debian's kernel with the modules in lib/restow build a small kernel and the modules, without a warning; the kernel's names are exported where it has none",
     ),
     campaign_of("fuzz-btrfs", fuzz("btrfs"), "no finding"),
@@ -360,31 +363,41 @@ const CAMPAIGNS: &[Campaign] = &[
     campaign_of("fuzz-zstd-encode", fuzz("zstd_encode"), "no finding"),
     campaign_of(
         "plan",
-        Run::Trees(plan::campaign),
+        Run::Other {
+            run: plan::campaign,
+            words: "the trees in RESTOW_TREES, copied with every candidate",
+            crate_name: "cli",
+        },
         "predicted sizes within 2 % and times within 15 % of copies, and 38 of 40 recommendations nearly the best",
     ),
 ];
 
-/// The task: runs the campaigns that are named, or lists them.
-pub(crate) fn campaign(report: &mut Report, arguments: &[String]) {
-    if arguments.is_empty() {
-        for campaign in CAMPAIGNS {
-            println!("{:<28} {}", campaign.name, campaign.run.words());
+impl Run {
+    /// The names of the crates that are tried, or paths of other files.
+    pub(super) fn tries(&self) -> Vec<String> {
+        match self {
+            Run::Tests { crate_name, .. }
+            | Run::Miri { crate_name, .. }
+            | Run::Mutants { crate_name, .. } => vec![(*crate_name).to_owned()],
+            // The modules are built from the crate behind the C interface.
+            Run::Other {
+                crate_name: "kmod", ..
+            } => ["kmod/", "ffi"].map(str::to_owned).into(),
+            Run::Other { crate_name, .. } => vec![(*crate_name).to_owned()],
+            Run::Harness { .. } => vec!["ffi".to_owned()],
+            Run::Fuzz { target, .. } => {
+                let path = format!("fuzz/targets/{target}.rs");
+                let text = fs::read_to_string(root().join(&path)).unwrap_or_default();
+                let is_name = |char: char| char.is_alphanumeric() || char == '_';
+                let before =
+                    |part: &str| part.rsplit(|char| !is_name(char)).next().map(str::to_owned);
+                text.split("::").filter_map(before).chain([path]).collect()
+            }
         }
     }
-    for name in arguments {
-        let Some(campaign) = CAMPAIGNS.iter().find(|campaign| campaign.name == name) else {
-            let reason =
-                format!("there is no campaign \"{name}\"; `cargo xtask campaign` lists them");
-            return report.step(name, || Outcome::failed(reason));
-        };
-        report.step(name, || record(campaign));
-    }
-}
 
-impl Run {
     /// What is run, for people.
-    fn words(&self) -> String {
+    pub(super) fn words(&self) -> String {
         match self {
             Run::Tests {
                 crate_name,
@@ -395,9 +408,7 @@ impl Run {
                 let root = if *as_root { ", as root" } else { "" };
                 format!("{filter} of {crate_name}, {} cases{root}", grouped(*cases))
             }
-            Run::Outside(_) => "the test suite of another project, as root".to_owned(),
-            Run::Machine(_) => "kernels, built and booted in QEMU".to_owned(),
-            Run::Trees(_) => "the trees in RESTOW_TREES, copied with every candidate".to_owned(),
+            Run::Other { words, .. } => (*words).to_owned(),
             Run::Fuzz { target, minutes } => format!("fuzz target {target}, {minutes} minutes"),
             Run::Miri {
                 crate_name,
@@ -413,198 +424,8 @@ impl Run {
     }
 }
 
-/// Runs a campaign and writes its row.
-fn record(campaign: &Campaign) -> Outcome {
-    let start = Instant::now();
-    let (mut outcome, cases) = match campaign.run {
-        Run::Tests {
-            crate_name,
-            filter,
-            cases,
-            as_root,
-        } => (run_tests(crate_name, filter, cases, as_root), cases),
-        Run::Outside(run) | Run::Machine(run) | Run::Trees(run) => {
-            let outcome = run();
-            let cases = outcome.passed + outcome.failed.len();
-            (outcome, cases as u64)
-        }
-        Run::Fuzz { target, minutes } => run_fuzz(target, wanted(minutes)),
-        Run::Miri {
-            crate_name,
-            filters,
-        } => {
-            let outcome = run_miri(crate_name, filters);
-            let cases = outcome.passed + outcome.failed.len();
-            (outcome, cases as u64)
-        }
-        Run::Harness { sanitizer, minutes } => match harness(sanitizer, wanted(minutes) * 60) {
-            Ok(command) => fuzzed(command),
-            Err(reason) => (Outcome::skipped(reason), 0),
-        },
-        Run::Mutants {
-            crate_name,
-            files,
-            caught_min,
-        } => mutants(crate_name, files, caught_min),
-    };
-    let was_run = outcome.passed > 0 || !outcome.failed.is_empty();
-    if outcome.passed == 0 && outcome.failed.is_empty() && outcome.skipped.is_empty() {
-        outcome.failed.push("no test has that name".to_owned());
-    }
-    if !was_run {
-        return outcome;
-    }
-    let result = match outcome.failed.as_slice() {
-        [] => [&["passed".to_owned()], outcome.notes.as_slice()].concat(),
-        failed => [&["FAILED".to_owned()], failed].concat(),
-    };
-    let written = row(campaign, cases, &result.join("; "), start.elapsed()).and_then(|row| {
-        let path = root().join(PAGE);
-        let page = fs::read_to_string(&path).map_err(|error| format!("read {PAGE}: {error}"))?;
-        fs::write(&path, with_row(&page, campaign.name, &row))
-            .map_err(|error| format!("write {PAGE}: {error}"))
-    });
-    if let Err(reason) = written {
-        outcome.failed.push(reason);
-    }
-    outcome
-}
-
-fn run_tests(crate_name: &str, filter: &str, cases: u64, as_root: bool) -> Outcome {
-    let installed = tools::ensure();
-    if !installed.failed.is_empty() {
-        return installed;
-    }
-    let root_prefix = match tools::root_prefix() {
-        _ if !as_root => None,
-        Some(prefix) => Some(tools::mount_prefix(prefix)),
-        None => Some(tools::mount_prefix(&["sudo"])),
-    };
-    let binaries = match suite::build(&["--workspace"]) {
-        Ok(binaries) => binaries,
-        Err(reason) => return Outcome::failed(reason),
-    };
-    let of_it: Vec<_> = (binaries.into_iter())
-        .filter(|binary| binary.crate_name() == crate_name)
-        .collect();
-    let mut suite = Suite {
-        ignored: as_root,
-        filters: &[filter.to_owned()],
-        test_max: CAMPAIGN_MAX,
-        cases: Some(cases),
-        shows_output: true,
-        ..Suite::default()
-    };
-    if let Some(prefix) = &root_prefix {
-        suite.prefix = prefix;
-        suite.jobs = 1;
-    }
-    suite.run(&of_it)
-}
-
-/// How long to fuzz: as long as the campaign has it, unless `RESTOW_MINUTES` is another number.
-fn wanted(minutes: u64) -> u64 {
-    let number = env::var("RESTOW_MINUTES");
-    number.map_or(minutes, |number| number.parse().unwrap_or(minutes))
-}
-
-/// The outcome, and how many inputs were tried.
-fn run_fuzz(target: &str, minutes: u64) -> (Outcome, u64) {
-    if let Err(reason) = test::fuzz_targets() {
-        return (Outcome::skipped(reason), 0);
-    }
-    fuzzed(test::fuzz(target, minutes * 60, false))
-}
-
-/// Runs tests of a crate_name's library under Miri.
-fn run_miri(crate_name: &str, filters: &[&str]) -> Outcome {
-    if !succeeds(&mut nightly(["miri", "--version"])) {
-        return Outcome::skipped("no Miri: rustup component add miri --toolchain nightly");
-    }
-    let mut command = test::miri_of(crate_name);
-    command.args(["--lib", "--"]).args(filters);
-    command::run_tests(&mut command)
-}
-
-/// What libFuzzer finds.
-fn fuzzed(mut command: Command) -> (Outcome, u64) {
-    let child = command.stderr(Stdio::piped()).spawn();
-    let mut child = match child {
-        Ok(child) => child,
-        Err(error) => {
-            return (
-                Outcome::failed(format!("{}: {error}", line_of(&command))),
-                0,
-            );
-        }
-    };
-    let mut inputs = 0;
-    let stderr = child.stderr.take().expect("it is piped");
-    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        eprintln!("{line}");
-        inputs = executions(&line).unwrap_or(inputs);
-    }
-    let outcome = match child.wait() {
-        Ok(status) if status.success() => Outcome::passed(),
-        Ok(status) => Outcome::failed(format!("{}: {status}", line_of(&command))),
-        Err(error) => Outcome::failed(format!("{}: {error}", line_of(&command))),
-    };
-    (outcome, inputs)
-}
-
-/// How many inputs libFuzzer's last line names: `Done 1234 runs in 61 second(s)`.
-fn executions(line: &str) -> Option<u64> {
-    let (count, _) = line.strip_prefix("Done ")?.split_once(" runs in ")?;
-    count.parse().ok()
-}
-
-/// The row of a campaign: name, date, commit, cases, result, duration, and what it shows.
-fn row(campaign: &Campaign, cases: u64, result: &str, time: Duration) -> Result<String, String> {
-    let date = output_of(Command::new("date").args(["-u", "+%F"]))?;
-    let mut git = Command::new("git");
-    git.args(["rev-parse", "--short=8", "HEAD"])
-        .current_dir(root());
-    let commit = output_of(&mut git).unwrap_or_else(|_| "unknown".to_owned());
-    let mut git = Command::new("git");
-    git.args([
-        "status",
-        "--porcelain",
-        "--untracked-files=no",
-        "--",
-        ".",
-        ":!docs/campaigns.md",
-    ]);
-    let is_clean = output_of(git.current_dir(root())).is_ok_and(|list| list.is_empty());
-    let changes = if is_clean { "" } else { " and changes" };
-    Ok(format!(
-        "| `{}` | {} | {}{changes} | {} | {} | {} | {} |",
-        campaign.name,
-        date.trim(),
-        commit.trim(),
-        grouped(cases),
-        // What would end the cell, or the row.
-        result.replace('|', "/").replace('\n', " "),
-        duration(time),
-        campaign.shows
-    ))
-}
-
-/// The page with `row` in place of the one of that name, or after the last row.
-fn with_row(page: &str, name: &str, row: &str) -> String {
-    let start = format!("| `{name}` |");
-    let mut lines: Vec<&str> = page.lines().collect();
-    match lines.iter().position(|line| line.starts_with(&start)) {
-        Some(at) => lines[at] = row,
-        None => {
-            let last = lines.iter().rposition(|line| line.starts_with('|'));
-            lines.insert(last.map_or(lines.len(), |last| last + 1), row);
-        }
-    }
-    lines.join("\n") + "\n"
-}
-
 /// A number with a comma before each three digits.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -614,13 +435,6 @@ fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
-}
-
-fn duration(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds => format!("{} min", (seconds + 30) / 60),
-    }
 }
 
 #[cfg(test)]
@@ -635,25 +449,6 @@ mod tests {
             [0, 999, 1000, 1_050_000].map(grouped),
             ["0", "999", "1,000", "1,050,000"]
         );
-    }
-
-    #[test]
-    fn row_replaces_that_of_its_name() {
-        let page = "# C\n\n| a | b |\n|---|---|\n| `x` | 1 |\n| `xy` | 2 |\n\nEnd.\n";
-        assert_eq!(
-            with_row(page, "x", "| `x` | 3 |"),
-            page.replace("| `x` | 1 |", "| `x` | 3 |")
-        );
-        assert_eq!(
-            with_row(page, "z", "| `z` | 4 |"),
-            page.replace("| 2 |\n", "| 2 |\n| `z` | 4 |\n")
-        );
-    }
-
-    #[test]
-    fn executions_are_those_of_the_last_line() {
-        assert_eq!(executions("Done 1234 runs in 61 second(s)"), Some(1234));
-        assert_eq!(executions("#1234 DONE cov: 1"), None);
     }
 
     fn files_in(folder: &Path) -> Vec<PathBuf> {
@@ -682,7 +477,7 @@ mod tests {
                     });
                     assert!(is_there, "{}", campaign.name);
                 }
-                Run::Outside(_) | Run::Machine(_) | Run::Trees(_) => {}
+                Run::Other { .. } => {}
                 Run::Miri {
                     crate_name,
                     filters,

@@ -1,0 +1,209 @@
+//! Long runs of what `cargo xtask test` only samples. Each has a name, and its last result is a row
+//! of docs/campaigns.md.
+
+mod list;
+pub(crate) mod page;
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use list::{Campaign, Run};
+use page::{PAGE, row, with_row};
+
+use crate::command::{self, line_of, nightly, succeeds};
+use crate::environment::root;
+use crate::harness::harness;
+use crate::mutants::mutants;
+use crate::outcome::{Outcome, Report};
+use crate::suite::{self, Suite};
+use crate::{test, tools};
+
+/// How long one test of a campaign may take.
+const CAMPAIGN_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The task: runs the campaigns that are named, or lists them with the age of their results.
+/// `stale` names those without a fresh one.
+pub(crate) fn campaign(report: &mut Report, arguments: &[String]) {
+    let ages = match page::ages() {
+        Ok(ages) => ages,
+        Err(reason) => return report.step("ages", || Outcome::failed(reason)),
+    };
+    if arguments.is_empty() {
+        for (campaign, age) in &ages {
+            let words = campaign.run.words();
+            println!("{:<28} {:<20} {words}", campaign.name, age.words());
+        }
+    }
+    for name in arguments {
+        let mut named = (ages.iter())
+            .filter(|(campaign, age)| campaign.name == name || name == "stale" && age.is_stale())
+            .peekable();
+        if named.peek().is_none() && name != "stale" {
+            let reason =
+                format!("there is no campaign \"{name}\"; `cargo xtask campaign` lists them");
+            return report.step(name, || Outcome::failed(reason));
+        }
+        for (campaign, _) in named {
+            report.step(campaign.name, || record(campaign));
+        }
+    }
+}
+
+/// Runs a campaign and writes its row.
+fn record(campaign: &Campaign) -> Outcome {
+    let start = Instant::now();
+    let (mut outcome, cases) = match campaign.run {
+        Run::Tests {
+            crate_name,
+            filter,
+            cases,
+            as_root,
+        } => (run_tests(crate_name, filter, cases, as_root), cases),
+        Run::Other { run, .. } => {
+            let outcome = run();
+            let cases = outcome.passed + outcome.failed.len();
+            (outcome, cases as u64)
+        }
+        Run::Fuzz { target, minutes } => run_fuzz(target, wanted(minutes)),
+        Run::Miri {
+            crate_name,
+            filters,
+        } => {
+            let outcome = run_miri(crate_name, filters);
+            let cases = outcome.passed + outcome.failed.len();
+            (outcome, cases as u64)
+        }
+        Run::Harness { sanitizer, minutes } => match harness(sanitizer, wanted(minutes) * 60) {
+            Ok(command) => fuzzed(command),
+            Err(reason) => (Outcome::skipped(reason), 0),
+        },
+        Run::Mutants {
+            crate_name,
+            files,
+            caught_min,
+        } => mutants(crate_name, files, caught_min),
+    };
+    let was_run = outcome.passed > 0 || !outcome.failed.is_empty();
+    if outcome.passed == 0 && outcome.failed.is_empty() && outcome.skipped.is_empty() {
+        outcome.failed.push("no test has that name".to_owned());
+    }
+    if !was_run {
+        return outcome;
+    }
+    let result = match outcome.failed.as_slice() {
+        [] => [&["passed".to_owned()], outcome.notes.as_slice()].concat(),
+        failed => [&["FAILED".to_owned()], failed].concat(),
+    };
+    let written = row(campaign, cases, &result.join("; "), start.elapsed()).and_then(|row| {
+        let path = root().join(PAGE);
+        let page = fs::read_to_string(&path).map_err(|error| format!("read {PAGE}: {error}"))?;
+        fs::write(&path, with_row(&page, campaign.name, &row))
+            .map_err(|error| format!("write {PAGE}: {error}"))
+    });
+    if let Err(reason) = written {
+        outcome.failed.push(reason);
+    }
+    outcome
+}
+
+fn run_tests(crate_name: &str, filter: &str, cases: u64, as_root: bool) -> Outcome {
+    let installed = tools::ensure();
+    if !installed.failed.is_empty() {
+        return installed;
+    }
+    let root_prefix = match tools::root_prefix() {
+        _ if !as_root => None,
+        Some(prefix) => Some(tools::mount_prefix(prefix)),
+        None => Some(tools::mount_prefix(&["sudo"])),
+    };
+    let binaries = match suite::build(&["--workspace"]) {
+        Ok(binaries) => binaries,
+        Err(reason) => return Outcome::failed(reason),
+    };
+    let of_it: Vec<_> = (binaries.into_iter())
+        .filter(|binary| binary.crate_name() == crate_name)
+        .collect();
+    let mut suite = Suite {
+        ignored: as_root,
+        filters: &[filter.to_owned()],
+        test_max: CAMPAIGN_MAX,
+        cases: Some(cases),
+        shows_output: true,
+        ..Suite::default()
+    };
+    if let Some(prefix) = &root_prefix {
+        suite.prefix = prefix;
+        suite.jobs = 1;
+    }
+    suite.run(&of_it)
+}
+
+/// How long to fuzz: as long as the campaign has it, unless `RESTOW_MINUTES` is another number.
+fn wanted(minutes: u64) -> u64 {
+    let number = env::var("RESTOW_MINUTES");
+    number.map_or(minutes, |number| number.parse().unwrap_or(minutes))
+}
+
+/// The outcome, and how many inputs were tried.
+fn run_fuzz(target: &str, minutes: u64) -> (Outcome, u64) {
+    if let Err(reason) = test::fuzz_targets() {
+        return (Outcome::skipped(reason), 0);
+    }
+    fuzzed(test::fuzz(target, minutes * 60, false))
+}
+
+/// Runs tests of a crate_name's library under Miri.
+fn run_miri(crate_name: &str, filters: &[&str]) -> Outcome {
+    if !succeeds(&mut nightly(["miri", "--version"])) {
+        return Outcome::skipped("no Miri: rustup component add miri --toolchain nightly");
+    }
+    let mut command = test::miri_of(crate_name);
+    command.args(["--lib", "--"]).args(filters);
+    command::run_tests(&mut command)
+}
+
+/// What libFuzzer finds.
+fn fuzzed(mut command: Command) -> (Outcome, u64) {
+    let child = command.stderr(Stdio::piped()).spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            return (
+                Outcome::failed(format!("{}: {error}", line_of(&command))),
+                0,
+            );
+        }
+    };
+    let mut inputs = 0;
+    let stderr = child.stderr.take().expect("it is piped");
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        eprintln!("{line}");
+        inputs = executions(&line).unwrap_or(inputs);
+    }
+    let outcome = match child.wait() {
+        Ok(status) if status.success() => Outcome::passed(),
+        Ok(status) => Outcome::failed(format!("{}: {status}", line_of(&command))),
+        Err(error) => Outcome::failed(format!("{}: {error}", line_of(&command))),
+    };
+    (outcome, inputs)
+}
+
+/// How many inputs libFuzzer's last line names: `Done 1234 runs in 61 second(s)`.
+fn executions(line: &str) -> Option<u64> {
+    let (count, _) = line.strip_prefix("Done ")?.split_once(" runs in ")?;
+    count.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executions_are_those_of_the_last_line() {
+        assert_eq!(executions("Done 1234 runs in 61 second(s)"), Some(1234));
+        assert_eq!(executions("#1234 DONE cov: 1"), None);
+    }
+}
