@@ -19,6 +19,8 @@ pub struct Timestamp {
 pub struct Stat {
     /// Device that holds the file: major and minor number.
     pub dev: (u32, u32),
+    /// The mount through which it was reached (`STATX_MNT_ID`); 0 before Linux 5.8.
+    pub mount: u64,
     /// Inode number on that device.
     pub ino: u64,
     /// Type and permission bits (`st_mode`).
@@ -101,7 +103,7 @@ pub fn is_kernel_view(file: impl AsFd) -> io::Result<bool> {
 }
 
 fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
-    let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;
     Ok(stat_from(&fs::statx(dir, name, flags, mask)?))
 }
 
@@ -110,9 +112,11 @@ fn stat_from(raw: &fs::Statx) -> Stat {
         seconds: time.tv_sec,
         nanoseconds: time.tv_nsec,
     };
+    let has_mount = raw.stx_mask & StatxFlags::MNT_ID.bits() != 0;
     let has_btime = raw.stx_mask & StatxFlags::BTIME.bits() != 0;
     Stat {
         dev: (raw.stx_dev_major, raw.stx_dev_minor),
+        mount: if has_mount { raw.stx_mnt_id } else { 0 },
         ino: raw.stx_ino,
         mode: raw.stx_mode.into(),
         nlink: raw.stx_nlink,

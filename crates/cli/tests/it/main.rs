@@ -17,6 +17,7 @@ mod lost_writes; // what Linux accepts and then cannot write
 mod lzo_tails; // LZO extents of every length, as Linux has them
 mod memory; // memory that commands for send streams use
 mod mount; // mounts of every container, compared with the tree and with mounts of Linux
+mod mount_points; // directories with mount points
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents
 mod packed; // compressed archives
 mod partitions; // images in partitions of disk images

@@ -21,7 +21,7 @@ impl<'a> HostContent<'a> {
         let open = dir.file(ino).ok()?;
         let table = dir.table();
         let inode = table.inode(ino).ok()?;
-        let device = *table.devices.get(inode.device as usize)?;
+        let device = table.volumes.get(inode.volume as usize)?.device;
         drop(table);
         Some(HostContent {
             dir,

@@ -1,9 +1,10 @@
 //! A host directory as a tree.
 //!
 //! Every file is reached by name from the open root, never through a symbolic link, so nothing
-//! outside the root is read even if the tree changes meanwhile. Files are identified by device and
-//! inode number. A file that was moved or replaced after it was listed is an error, and so is
-//! content that changed since.
+//! outside the root is read even if the tree changes meanwhile. Files are identified by mount,
+//! device and inode number, so that a directory which is mounted in two places is two directories.
+//! A file that was moved or replaced after it was listed is an error, and so is content that
+//! changed since.
 
 mod content;
 mod items;
@@ -89,8 +90,8 @@ pub struct HostDir {
     changed: Option<Mutex<BTreeSet<Ino>>>,
     /// The btrfs of which extents are read as they are stored.
     stored: Option<StoredExtents>,
-    /// The device of the root, if nothing of others is shown.
-    only_device: Option<(u32, u32)>,
+    /// Where the root is, if nothing of other mounts and devices is shown.
+    only: Option<Volume>,
 }
 
 /// A regular file, open for reading.
@@ -133,17 +134,18 @@ impl HostDir {
             files: Mutex::new(Handles::default()),
             changed: None,
             stored: None,
-            only_device: None,
+            only: None,
         })
     }
 
     /// The same directory without what is on other file systems: mount points are empty
-    /// directories, and so are subvolumes of btrfs. Must be called before anything is listed.
+    /// directories, those of bind mounts too, and so are subvolumes of btrfs. Must be called before
+    /// anything is listed.
     ///
     /// # Errors
     /// What the kernel reports.
     pub fn on_one_file_system(mut self) -> Result<HostDir> {
-        self.only_device = Some(linux::stat(&self.root)?.dev);
+        self.only = Some(Volume::of(&linux::stat(&self.root)?));
         Ok(self)
     }
 
@@ -289,7 +291,8 @@ impl HostDir {
     fn check_identity(&self, ino: Ino, stat: &Stat) -> Result<()> {
         let table = self.table();
         let inode = table.inode(ino)?;
-        if (table.devices[inode.device as usize], inode.ino) != (stat.dev, stat.ino) {
+        let volume = table.volumes[inode.volume as usize];
+        if (volume, inode.ino) != (Volume::of(stat), stat.ino) {
             return Err(Error::Changed);
         }
         Ok(())
@@ -333,7 +336,7 @@ impl HostDir {
         };
         let stat = linux::stat(&open)?;
         self.check_identity(dir, &stat)?;
-        let is_shown = |stat: &Stat| self.only_device.is_none_or(|only| only == stat.dev);
+        let is_shown = |stat: &Stat| self.only.is_none_or(|only| only == Volume::of(stat));
         let mut listed: Vec<(Box<[u8]>, Stat)> = Vec::new();
         if !is_shown(&stat) {
             return Ok(listed);
@@ -591,7 +594,7 @@ impl HostDir {
         let inode = table.inode(ino)?;
         Ok(OpenInode {
             file,
-            device: table.devices[inode.device as usize],
+            device: table.volumes[inode.volume as usize].device,
             ino: inode.ino,
             size: linux::stat(file)?.size,
         })
@@ -726,17 +729,33 @@ struct InodeTable {
     inodes: Vec<HostInode>,
     /// For each inode, a length byte and the name.
     names: Vec<u8>,
-    devices: Vec<(u32, u32)>,
+    volumes: Vec<Volume>,
     /// The size of each inode when it was listed first, if changes are accepted.
     sizes: Option<Vec<u64>>,
     by_identity: HashTable<u32>,
     hasher: RandomState,
 }
 
+/// A device, as one of its mounts shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Volume {
+    device: (u32, u32),
+    mount: u64,
+}
+
+impl Volume {
+    fn of(stat: &Stat) -> Volume {
+        Volume {
+            device: stat.dev,
+            mount: stat.mount,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct HostInode {
     ino: u64,
-    device: u32,
+    volume: u32,
     parent: u32,
     name_at: u32,
     /// A hash of size and change time.
@@ -746,17 +765,18 @@ struct HostInode {
 impl InodeTable {
     /// The number of the file that `stat` describes: a new one, unless the inode has one already.
     fn add(&mut self, parent: u32, name: &[u8], stat: &Stat) -> Result<Ino> {
-        let device = match self.devices.iter().position(|&dev| dev == stat.dev) {
-            Some(device) => device as u32,
+        let place = Volume::of(stat);
+        let volume = match self.volumes.iter().position(|&known| known == place) {
+            Some(volume) => volume as u32,
             None => {
-                self.devices.push(stat.dev);
-                self.devices.len() as u32 - 1
+                self.volumes.push(place);
+                self.volumes.len() as u32 - 1
             }
         };
-        let hash = self.hasher.hash_one((device, stat.ino));
+        let hash = self.hasher.hash_one((volume, stat.ino));
         let is_same = |&index: &u32| {
             let inode = self.inodes[index as usize];
-            (inode.device, inode.ino) == (device, stat.ino)
+            (inode.volume, inode.ino) == (volume, stat.ino)
         };
         if let Some(&known) = self.by_identity.find(hash, is_same) {
             let inode = self.inodes[known as usize];
@@ -780,7 +800,7 @@ impl InodeTable {
         let name_at = self.add_name(name)?;
         self.inodes.push(HostInode {
             ino: stat.ino,
-            device,
+            volume,
             parent,
             name_at,
             stamp: self.stamp(stat),
@@ -792,7 +812,7 @@ impl InodeTable {
         let (inodes, hasher) = (&self.inodes, &self.hasher);
         self.by_identity.insert_unique(hash, index, |&index| {
             let inode = inodes[index as usize];
-            hasher.hash_one((inode.device, inode.ino))
+            hasher.hash_one((inode.volume, inode.ino))
         });
         Ok(Ino(index.into()))
     }

@@ -1,0 +1,66 @@
+//! Directories with mount points, beside `find` and GNU tar.
+
+use std::path::Path;
+use std::process::Command;
+
+use testkit::{TempDir, run, tool};
+
+/// Runs a script whose mounts go when it ends, and gives its standard output.
+pub(super) fn in_own_mounts(dir: &Path, script: &str) -> String {
+    let mut bash = Command::new("unshare");
+    bash.args(["--mount", "bash", "-e", "-o", "pipefail", "-c", script]);
+    let bash = bash.current_dir(dir).env("LC_ALL", "C");
+    let output = run(bash.env("restow", env!("CARGO_BIN_EXE_restow")));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A directory in which `a` is mounted in `b` and a tmpfs in `t`; one file is a mount point, too.
+const MOUNTS: &str = r#"
+mkdir -p src/a/sub src/b src/t src/t2
+echo x > src/a/f; ln src/a/f src/a/g; echo y > src/a/sub/h; touch src/m src/b/hidden
+mount -t tmpfs none src/t; echo z > src/t/z
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn a_directory_that_is_mounted_twice_is_copied_twice() {
+    let (Some(_), Some(_)) = (tool("find"), tool("tar")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    let script = r#"
+mount --bind src/a src/b; mount --bind src/t src/t2; mount --bind src/a/f src/m
+(cd src && find . -mindepth 1 -printf '%P\n' | sort) > found
+$restow ls -R src | sort | diff found -
+$restow manifest src | grep -c sub/h | grep -qx 2
+for to in x.tar x.squashfs x.btrfs dir; do $restow copy -q src $to; $restow diff src $to; done
+mkdir out; tar -C out -xf x.tar; diff -r src out; diff -r src dir
+# In itself: the mounts below it are not part of a bind mount.
+mount --bind src src/b
+tar -C src -cf - . | tar -tf - | sed 's,^\./,,; s,/$,,; /^$/d' | sort > theirs
+$restow ls -R src | sort | diff theirs -
+$restow copy -q src inner.tar; $restow diff src inner.tar
+"#;
+    in_own_mounts(dir.path(), &(MOUNTS.to_owned() + script));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn one_file_system_leaves_out_what_is_mounted() {
+    let (Some(_), Some(_)) = (tool("find"), tool("tar")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    let script = r#"
+(cd src && find . -xdev -mindepth 1 -printf '%P\n' | sort) > found
+tar -C src --one-file-system -cf - . | tar -tf - | sed 's,^\./,,; s,/$,,; /^$/d' | sort > theirs
+$restow ls --one-file-system -R src | sort > ours
+diff found ours; diff theirs ours
+$restow copy -q --one-file-system src x.tar
+tar -tf x.tar | sed 's,^\./,,; s,/$,,; /^$/d' | sort | diff ours -
+# Neither program knows mounts of the same file system, whose files would be copied twice.
+mount --bind src/a src/b
+$restow ls --one-file-system -R src | sort | diff <(grep -vx b/hidden found) -
+"#;
+    in_own_mounts(dir.path(), &(MOUNTS.to_owned() + script));
+}
