@@ -17,23 +17,6 @@ use crate::record::TableRecord;
 use crate::scratch::{ScratchDir, mount, run, version, words};
 use crate::table::RenderedTable;
 
-/// System time of compressed data over that of version 1, from the patches that brought compressed
-/// streams: work, ratio, both steps, and the programs of btrfs-progs and restow.
-const PUBLISHED: [(&str, f64, [&str; 2], [&str; 2]); 2] = [
-    (
-        "send",
-        0.74,
-        ["send v1", "send compressed"],
-        ["btrfs send", "restow send, mounted"],
-    ),
-    (
-        "receive",
-        0.70,
-        ["receive v1, force", "receive compressed"],
-        ["btrfs receive", "restow receive"],
-    ),
-];
-
 /// The part of the record with the sizes of the streams.
 const SIZES: &str = "stream";
 
@@ -85,13 +68,15 @@ struct StreamTurn {
 }
 
 /// Quantities of a turn: the elapsed time, and those of GNU time.
-const COSTS: [&str; 6] = [
+const COSTS: [&str; 8] = [
     "elapsed",
     "user",
     "system",
     "memory",
     "blocks in",
     "blocks out",
+    "major faults",
+    "minor faults",
 ];
 
 impl StreamTurn {
@@ -108,7 +93,7 @@ impl StreamTurn {
         self
     }
 
-    fn run(&self) -> Result<[f64; 6], String> {
+    fn run(&self) -> Result<[f64; 8], String> {
         for words in &self.before {
             // There is nothing to remove in the first round.
             let mut command = Command::new(&words[0]);
@@ -119,7 +104,9 @@ impl StreamTurn {
             let _ = command.status();
         }
         let mut command = Command::new("time");
-        command.args(["-f", "%U %S %M %I %O"]).args(&self.command);
+        command
+            .args(["-f", "%U %S %M %I %O %F %R"])
+            .args(&self.command);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let start = Instant::now();
         let output = command
@@ -132,17 +119,11 @@ impl StreamTurn {
         }
         let numbers = said.lines().last().unwrap_or_default().split(' ');
         let numbers: Vec<f64> = numbers.filter_map(|word| word.parse().ok()).collect();
-        let [user, system, memory_kib, blocks_in, blocks_out] = numbers[..] else {
+        let [user, system, memory_kib, read, written, major, minor] = numbers[..] else {
             return Err(format!("time said: {said}"));
         };
-        Ok([
-            elapsed,
-            user,
-            system,
-            memory_kib * 1024.0,
-            blocks_in,
-            blocks_out,
-        ])
+        let memory = memory_kib * 1024.0;
+        Ok([elapsed, user, system, memory, read, written, major, minor])
     }
 }
 
@@ -397,18 +378,12 @@ pub(crate) fn show(record: &TableRecord) -> RenderedTable {
             ));
         }
     }
-    let ratios = PUBLISHED.map(|(name, published, [v1, v2], programs)| {
-        let ratio = |program: &str| over(of(v2, program, "system"), of(v1, program, "system"));
-        let ratios = [Some(published), ratio(programs[0]), ratio(programs[1])];
-        let cells = ratios.map(|ratio| cell(ratio, 2));
-        [name.to_owned()].into_iter().chain(cells).collect()
-    });
     let columns = "step | program | user s | system s | elapsed s | to the first | MB of memory";
     let text = format!(
-        "{}\n{}\nSystem time with compressed data, as a ratio to version 1:\n\n{}",
+        "{}\n{}\n{}",
         markdown("stream | bytes", &sizes),
         markdown(columns, &rows),
-        markdown("work | published | btrfs-progs | restow", &ratios)
+        beside_published(record)
     );
     let series = [
         "btrfs-progs",
@@ -420,4 +395,54 @@ pub(crate) fn show(record: &TableRecord) -> RenderedTable {
         text,
         plot: Some(plot),
     }
+}
+
+/// The published steps beside btrfs-progs and restow, and system time with compressed data beside
+/// that of version 1.
+fn beside_published(record: &TableRecord) -> String {
+    let then = TableRecord::parse(include_str!("streams.txt")).unwrap_or_default();
+    let of = |step: &str, metric: &str| {
+        let theirs = step.split([' ', ',']).next().unwrap_or_default();
+        let ours = match theirs {
+            "send" => "restow send, mounted",
+            _ => "restow receive",
+        };
+        let theirs = format!("btrfs {theirs}");
+        [
+            then.value(step, &theirs, "published", metric),
+            record.value(step, &theirs, "cost", metric),
+            record.value(step, ours, "cost", metric),
+        ]
+    };
+    let row = |step: &str| {
+        let mut row = vec![step.to_owned()];
+        row.extend(of(step, "elapsed").map(|it| cell(it, 2)));
+        row.extend(of(step, "memory").map(|it| cell(mb(it), 1)));
+        for metric in ["blocks in", "blocks out", "major faults", "minor faults"] {
+            row.extend(of(step, metric).map(|it| cell(it, 0)));
+        }
+        row
+    };
+    let rows: Vec<Vec<String>> = then.parts().map(row).collect();
+    let steps = [
+        ("send", "send v1", "send compressed"),
+        ("receive", "receive v1, force", "receive compressed"),
+    ];
+    let ratios = steps.map(|(work, v1, v2)| {
+        let (v1, v2) = (of(v1, "system"), of(v2, "system"));
+        let ratios = [0, 1, 2].map(|at| cell(over(v2[at], v1[at]), 2));
+        [work.to_owned()].into_iter().chain(ratios).collect()
+    });
+    let columns = "step | elapsed s, published | btrfs-progs | restow \
+        | MB of memory, published | btrfs-progs | restow \
+        | blocks read, published | btrfs-progs | restow \
+        | blocks written, published | btrfs-progs | restow \
+        | major page faults, published | btrfs-progs | restow \
+        | minor page faults, published | btrfs-progs | restow";
+    format!(
+        "The published figures are of a root file system of 50 GB, compressed to 23 GB:\n\n{}\n\
+         System time with compressed data, as a ratio to version 1:\n\n{}",
+        markdown(columns, &rows),
+        markdown("work | published | btrfs-progs | restow", &ratios)
+    )
 }

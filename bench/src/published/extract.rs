@@ -217,19 +217,19 @@ pub(crate) fn show(record: &TableRecord) -> RenderedTable {
     for step in STEPS {
         for [method, ..] in METHODS {
             let seconds = |method, peer| value(step, method, peer, "seconds");
-            let [linux, ours] = ["Linux", "ours"].map(|peer| seconds(method, peer));
+            let [then, linux, ours] = peers.map(|peer| seconds(method, peer));
             let mut row = vec![step.to_owned(), method.to_owned()];
             let to_none = |peer| over(seconds(method, peer), seconds(METHODS[0][0], peer));
             row.extend(peers.map(|peer| cell(to_none(peer), 3)));
             let mounted = seconds(method, "ours mounted by restow");
-            row.extend([linux, ours, over(ours, linux), mounted].map(|it| cell(it, 3)));
+            row.extend([then, linux, ours, over(ours, linux), mounted].map(|it| cell(it, 3)));
             rows.push(row);
             bars.push((format!("{step}, {method}"), vec![(0, linux), (1, ours)]));
         }
     }
     let columns = "method | ratio of the archive, published | Linux | our image \
         | ratio of the tree, published | Linux | our image";
-    let step_columns = "step | method | time to none, published | Linux | ours | s, Linux | s, ours \
+    let step_columns = "step | method | time to none, published | Linux | ours | s, published | Linux | ours \
         | ours to Linux | s, restow mount";
     let title = "Seconds to copy an archive, to extract it and to read the tree";
     RenderedTable {
