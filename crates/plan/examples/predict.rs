@@ -5,8 +5,8 @@ use std::io::{Write, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plan::{Candidate, Container, Limits, Question};
-use tree::{HostDir, Inventory, Parallel};
+use plan::{Candidate, Container, Limits, PlanOptions};
+use tree::{HostDir, Inventory};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os()
@@ -33,24 +33,8 @@ pub(crate) fn print_rows(
     let directory = HostDir::open(path)?;
     let inventory = Inventory::of(&directory, &tree::Limits::default())?;
     let container = Container::Squashfs;
-    let parallel = Parallel::available();
-    let prediction = plan::predict(&Question {
-        inventory: &inventory,
-        container,
-        candidates,
-        parallel,
-        processors: parallel.threads(),
-        seed: 0,
-        first_bytes: 2 << 30,
-        sample_bytes: 24 << 20,
-        opened_seconds: clock().as_secs_f64(),
-        // Those of the medium that would be written to.
-        write_seconds: 0.5e-9,
-        read_seconds: 0.2e-9,
-        medium_rate: 500e6,
-        clock,
-        stage: &|_| {},
-    })?;
+    let options = PlanOptions::new(container).candidates(candidates);
+    let prediction = plan::predict(&inventory, &options, clock, &|_| {})?;
     let rows = &prediction.rows;
     let choice = plan::choose(rows, &Limits::default());
     for row in plan::front(rows) {

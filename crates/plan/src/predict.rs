@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use codec::Wrapper;
-use tree::{Duplicates, Inventory, Parallel, Result};
+use tree::{Duplicates, Inventory, Parallel, Result, setters};
 
 use crate::archive::{Archive, archive_bytes};
 use crate::candidate::{Candidate, Coding, Container};
-use crate::cut::{Cut, Tried, measure, timed};
+use crate::cut::{Clock, Cut, Tried, measure, timed};
 use crate::estimate::{Estimate, Rounding, Strata};
 use crate::images::{Btrfs, Squashfs};
 use crate::population::{Unit, systematic};
@@ -32,13 +32,16 @@ const TRIED_MIN: u64 = 6;
 /// Linux begins to write what is older than this, in seconds, while a file is still being written.
 const WRITTEN_LATER: f64 = 20.0;
 
-/// What is to be predicted, and with which means.
-pub struct Question<'a> {
-    /// The tree.
-    pub inventory: &'a Inventory<'a>,
-    /// What it is to be copied to.
+/// What is predicted, and how.
+///
+/// New options may come, so a struct literal does not work: the methods, which have the names of
+/// the fields, replace one each.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PlanOptions {
+    /// The format of the copy.
     pub container: Container,
-    /// What is tried.
+    /// The candidates that are tried.
     pub candidates: Vec<Candidate>,
     /// The threads that try, and that a copy would have.
     pub parallel: Parallel,
@@ -50,18 +53,64 @@ pub struct Question<'a> {
     pub first_bytes: u64,
     /// The bytes that each candidate encodes, about; as many parts as that allows.
     pub sample_bytes: u64,
-    /// How long it took to open the tree and to make the inventory, in seconds.
-    pub opened_seconds: f64,
-    /// Seconds that one byte takes to be written to a file that is not synced yet.
+    /// The destination.
+    pub medium: Medium,
+}
+
+setters!(PlanOptions {
+    candidates: Vec<Candidate>,
+    parallel: Parallel,
+    processors: usize,
+    seed: u64,
+    first_bytes: u64,
+    sample_bytes: u64,
+    medium: Medium,
+});
+
+impl PlanOptions {
+    /// All usual candidates for a format, tried on 24 MiB each.
+    pub fn new(container: Container) -> PlanOptions {
+        let parallel = Parallel::available();
+        PlanOptions {
+            container,
+            candidates: Candidate::usual(container),
+            parallel,
+            processors: parallel.threads(),
+            seed: 0,
+            first_bytes: 2 << 30,
+            sample_bytes: 24 << 20,
+            medium: Medium::default(),
+        }
+    }
+}
+
+/// How fast the destination takes data; by default, a medium of 500 MB a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Medium {
+    /// Seconds that a byte takes to be written to a file that is not synced yet.
     pub write_seconds: f64,
-    /// Seconds that one byte takes to be read back from it.
+    /// Seconds that a byte takes to be read back from it.
     pub read_seconds: f64,
-    /// Bytes a second that the medium takes.
-    pub medium_rate: f64,
-    /// The time since some fixed moment.
-    pub clock: &'a (dyn Fn() -> Duration + Sync),
-    /// Called with what is done now.
-    pub stage: &'a dyn Fn(PredictionStage<'_>),
+    /// Bytes that reach the medium in a second.
+    pub rate: f64,
+}
+
+impl Default for Medium {
+    fn default() -> Medium {
+        Medium {
+            write_seconds: 0.5e-9,
+            read_seconds: 0.2e-9,
+            rate: 500e6,
+        }
+    }
+}
+
+/// The subject of a prediction, and its means.
+struct Question<'a> {
+    inventory: &'a Inventory<'a>,
+    options: &'a PlanOptions,
+    clock: Clock<'a>,
+    stage: &'a dyn Fn(PredictionStage<'_>),
 }
 
 /// What is done now.
@@ -131,6 +180,8 @@ impl CandidateRow {
 /// What the candidates would cost.
 #[derive(Clone, Debug)]
 pub struct Prediction {
+    /// Files, directories and all others.
+    pub files: u64,
     /// Bytes of content, in regular files.
     pub content_bytes: u64,
     /// Bytes of content in files that are equal to others, and are stored once with them.
@@ -139,26 +190,32 @@ pub struct Prediction {
     pub rows: Vec<CandidateRow>,
 }
 
-/// Predicts what each candidate costs.
+/// Predicts what each candidate costs. `clock` gives the time since the tree began to be opened,
+/// which counts; `stage` is called with what is done now.
 ///
 /// # Errors
 /// The tree cannot be read, or does not fit the container; a codec did not decode what it encoded.
-pub fn predict(question: &Question<'_>) -> Result<Prediction> {
-    let Question {
+pub fn predict(
+    inventory: &Inventory<'_>,
+    options: &PlanOptions,
+    clock: &(dyn Fn() -> Duration + Sync),
+    stage: &dyn Fn(PredictionStage<'_>),
+) -> Result<Prediction> {
+    let question = &Question {
         inventory,
-        container,
-        parallel,
+        options,
         clock,
         stage,
-        ..
-    } = *question;
+    };
+    let (container, parallel) = (options.container, options.parallel);
+    let mut fixed = clock().as_secs_f64();
     let mut prediction = Prediction {
+        files: inventory.file_count().into(),
         content_bytes: inventory.content_bytes(),
         duplicate_bytes: 0,
         rows: Vec::new(),
     };
-    let mut rows: Vec<Option<CandidateRow>> = vec![None; question.candidates.len()];
-    let mut fixed = question.opened_seconds;
+    let mut rows: Vec<Option<CandidateRow>> = vec![None; options.candidates.len()];
     let mut duplicates = Duplicates::default();
     if matches!(container, Container::Squashfs | Container::Btrfs) {
         stage(PredictionStage::Compare);
@@ -197,7 +254,11 @@ pub fn predict(question: &Question<'_>) -> Result<Prediction> {
 
 /// The block sizes among the candidates, ascending.
 fn block_sizes(question: &Question<'_>) -> Vec<u32> {
-    let sizes = question.candidates.iter().filter_map(|it| it.block_bytes);
+    let sizes = question
+        .options
+        .candidates
+        .iter()
+        .filter_map(|it| it.block_bytes);
     let mut sizes: Vec<u32> = sizes.collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -217,9 +278,9 @@ fn predict_archives(
     } = *question;
     stage(PredictionStage::First);
     let (bytes, seconds) = archive_bytes(inventory, clock)?;
-    for (row, candidate) in rows.iter_mut().zip(&question.candidates) {
+    for (row, candidate) in rows.iter_mut().zip(&question.options.candidates) {
         if candidate.coding == Coding::Plain {
-            let seconds = fixed + seconds + bytes as f64 * question.write_seconds;
+            let seconds = fixed + seconds + bytes as f64 * question.options.medium.write_seconds;
             let seconds = seconds + synced_seconds(question, bytes, seconds);
             *row = Some(CandidateRow {
                 candidate: candidate.clone(),
@@ -234,7 +295,7 @@ fn predict_archives(
                 },
                 encode_seconds: 0.0,
                 decode_seconds: 0.0,
-                memory_bytes: candidate.memory_bytes(question.container),
+                memory_bytes: candidate.memory_bytes(question.options.container),
                 sampled: Sampled::default(),
             });
         }
@@ -242,7 +303,7 @@ fn predict_archives(
     for wrapper in [Wrapper::Gzip, Wrapper::Zstd, Wrapper::Xz] {
         let of_cut =
             |it: &Candidate| matches!(it.coding, Coding::Packed(known, _) if known == wrapper);
-        if question.candidates.iter().any(of_cut) {
+        if question.options.candidates.iter().any(of_cut) {
             let mut cut = Archive::new(inventory, wrapper, bytes);
             predict_cut(question, &mut cut, fixed, &of_cut, rows)?;
         }
@@ -253,8 +314,8 @@ fn predict_archives(
 /// Seconds until all is encoded and written to the cache of a file: the threads encode, and another
 /// one writes and, for some containers, puts the parts together.
 fn worked_seconds(question: &Question<'_>, encode: f64, other: f64) -> f64 {
-    let threads = question.parallel.threads() as f64;
-    let processors = question.processors.max(1) as f64;
+    let threads = question.options.parallel.threads() as f64;
+    let processors = question.options.processors.max(1) as f64;
     // With more threads than processors, each part takes longer because the others run, too.
     let work = encode * (processors / threads).min(1.0) + other;
     (encode / threads).max(work / processors).max(other)
@@ -264,7 +325,7 @@ fn worked_seconds(question: &Question<'_>, encode: f64, other: f64) -> f64 {
 /// are made.
 fn synced_seconds(question: &Question<'_>, bytes: u64, seconds: f64) -> f64 {
     let last = bytes as f64 * (WRITTEN_LATER / seconds.max(WRITTEN_LATER));
-    last / question.medium_rate.max(1.0)
+    last / question.options.medium.rate.max(1.0)
 }
 
 /// The measured parts of the first pass, and what follows from them for all others.
@@ -281,11 +342,16 @@ fn first_pass(question: &Question<'_>, cut: &dyn Cut) -> Result<First> {
     let units = cut.units();
     let mut order: Vec<usize> = (0..units.len()).collect();
     order.sort_by_key(|&unit| units[unit].kind);
-    let chosen = systematic(units, &order, question.first_bytes, question.seed);
+    let chosen = systematic(
+        units,
+        &order,
+        question.options.first_bytes,
+        question.options.seed,
+    );
     let mut measured = chosen.clone();
     measured.sort_unstable();
     (question.stage)(PredictionStage::First);
-    let tried = cut.first_pass(&measured, question.parallel, question.clock)?;
+    let tried = cut.first_pass(&measured, question.options.parallel, question.clock)?;
     let mut lens = vec![0.0; units.len()];
     for (&unit, tried) in measured.iter().zip(&tried) {
         lens[unit] = f64::from(tried.len);
@@ -319,9 +385,9 @@ fn predict_cut(
     rows: &mut [Option<CandidateRow>],
 ) -> Result<()> {
     let first = first_pass(question, cut)?;
-    let sample = Sample::new(question, cut.units(), &first, question.sample_bytes);
+    let sample = Sample::new(question, cut.units(), &first, question.options.sample_bytes);
     let together = cut.load(&sample.tried, question.clock)?;
-    for (row, candidate) in rows.iter_mut().zip(&question.candidates) {
+    for (row, candidate) in rows.iter_mut().zip(&question.options.candidates) {
         if of_cut(candidate) && row.is_none() {
             (question.stage)(PredictionStage::Try(candidate));
             let fixed = (fixed, together.unwrap_or(0.0));
@@ -349,7 +415,7 @@ fn predict_cut(
 fn is_soon(question: &Question<'_>, row: &CandidateRow) -> bool {
     let sampled = row.sampled;
     let share = (SAMPLE_GROWTH * sampled.tried_bytes) as f64 / row.content_bytes.max(1.0);
-    let seconds = share.min(1.0) * row.encode_seconds / question.parallel.threads() as f64;
+    let seconds = share.min(1.0) * row.encode_seconds / question.options.parallel.threads() as f64;
     sampled.tried_parts < sampled.first_parts && seconds <= SAMPLE_SECONDS
 }
 
@@ -381,7 +447,7 @@ impl Sample {
         let largest = units.iter().map(|unit| u64::from(unit.len)).max();
         let least = TRIED_MIN * largest.unwrap_or(0);
         let bytes = bytes.max(least);
-        let tried = systematic(units, &among, bytes, question.seed ^ 1);
+        let tried = systematic(units, &among, bytes, question.options.seed ^ 1);
         let bytes = |some: &[usize]| some.iter().map(|&it| u64::from(units[it].len)).sum();
         Sample {
             strata: Strata::new(units.len(), &order, &tried),
@@ -408,7 +474,7 @@ impl Sample {
     ) -> Result<(CandidateRow, f64)> {
         let (units, clock) = (cut.units(), question.clock);
         let trial = cut.with(candidate)?;
-        let tried = measure(&*trial, &self.tried, question.parallel, clock)?;
+        let tried = measure(&*trial, &self.tried, question.options.parallel, clock)?;
         let content: Vec<f64> = units.iter().map(|unit| f64::from(unit.len)).collect();
         let known: Vec<f64> = match candidate.coding {
             // Nothing but holes has another length.
@@ -432,18 +498,18 @@ impl Sample {
             }
         });
         let all = self.all_lens(units, &known, &lens, &tried);
-        let (bytes, tables) = timed(clock, || trial.whole(&all, question.parallel));
+        let (bytes, tables) = timed(clock, || trial.whole(&all, question.options.parallel));
         let bytes = bytes?;
         let of_first = match candidate.coding {
             Coding::Plain => 0.0,
             Coding::Blocks(_) | Coding::Packed(..) => first.error * lens.total,
         };
-        let threads = question.parallel.threads() as f64;
-        let other = together + bytes as f64 * question.write_seconds;
-        let read_back = match question.container {
+        let threads = question.options.parallel.threads() as f64;
+        let other = together + bytes as f64 * question.options.medium.write_seconds;
+        let read_back = match question.options.container {
             // What is stored as it is is read back, too; all else was decoded before.
             Container::Squashfs => {
-                READ_BACK * tables + plain.total * question.read_seconds / threads
+                READ_BACK * tables + plain.total * question.options.medium.read_seconds / threads
             }
             Container::Btrfs | Container::Tar | Container::Stream => 0.0,
         };
@@ -464,7 +530,7 @@ impl Sample {
             },
             encode_seconds: encode.total,
             decode_seconds: decode.total,
-            memory_bytes: candidate.memory_bytes(question.container),
+            memory_bytes: candidate.memory_bytes(question.options.container),
             sampled: self.sampled,
         };
         Ok((row, uncertain / seconds.max(f64::MIN_POSITIVE)))

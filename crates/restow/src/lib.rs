@@ -13,6 +13,7 @@ mod input;
 mod joined;
 mod open_options;
 mod partitions;
+pub mod plan;
 mod receive;
 mod replayed;
 mod send;

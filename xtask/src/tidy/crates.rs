@@ -37,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ffi", &["xxhash", "zstd"]),
     (
         "cli",
-        &["codec", "fuse", "linux", "plan", "report", "restow", "tree"],
+        &["codec", "fuse", "linux", "report", "restow", "tree"],
     ),
     ("testkit", &["linux", "tree"]),
     (

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use plan::{CandidateRow, Choice, Coding, Container, Goal, Reason};
+use restow::plan::{CandidateRow, Choice, Coding, Container, Goal, Reason, choose, marginal};
 
 use super::report::{Advice, Report};
 use super::table::{of_block, of_seconds};
@@ -13,7 +13,7 @@ use crate::text;
 /// The recommendation; `None` if nothing was tried. `is_stored` says that the source holds
 /// compressed data, which a copy would keep.
 pub(super) fn of(report: &Report<'_>, is_stored: bool) -> Option<Advice> {
-    let choice = plan::choose(report.rows(), &report.limits)?;
+    let choice = choose(report.rows(), &report.limits)?;
     let row = &report.rows()[choice.row];
     let bytes = text::of_bytes(row.bytes.value as u64);
     let seconds = of_seconds(row.seconds.value);
@@ -93,7 +93,7 @@ fn beyond(report: &Report<'_>, row: usize) -> String {
         return String::new();
     };
     let next_row = &report.rows()[next];
-    let (saved, times) = plan::marginal(&report.rows()[row], next_row);
+    let (saved, times) = marginal(&report.rows()[row], next_row);
     format!(
         "; {} is {:.1} % smaller and takes {times:.1} times as long",
         name(report, next_row),

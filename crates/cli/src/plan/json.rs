@@ -1,9 +1,9 @@
 //! The prediction as JSON: sizes in bytes, times in seconds, rates in bytes a second.
 
 use std::os::unix::ffi::OsStrExt;
-use tree::json::Object;
 
-use plan::{CandidateRow, Container, Goal, Reason};
+use restow::plan::{CandidateRow, Container, Goal, Reason};
+use tree::json::Object;
 
 use super::report::Report;
 
@@ -12,11 +12,11 @@ pub(super) fn of(report: &Report<'_>) -> String {
     let prediction = &report.prediction;
     let machine = Object::new()
         .number("threads", report.threads as u64)
-        .decimal("write_bytes_per_second", report.medium.rate);
+        .decimal("write_bytes_per_second", report.write_rate);
     let json = Object::of_schema("plan", 1)
         .name("source", report.src.as_os_str().as_bytes())
         .text("for", report.container.name())
-        .number("files", report.files)
+        .number("files", prediction.files)
         .number("content_bytes", prediction.content_bytes)
         .number("duplicate_bytes", prediction.duplicate_bytes)
         .object("machine", machine)

@@ -4,70 +4,53 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
+use restow::plan::Medium;
+
 /// Bytes that are written to learn it.
 const BYTES: usize = 32 << 20;
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
-/// The assumption if nothing can be written here.
-const USUAL: Medium = Medium {
-    write_seconds: 0.5e-9,
-    read_seconds: 0.2e-9,
-    rate: 500e6,
-};
-
-/// A place for results.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Medium {
-    /// Seconds that a byte takes to reach the cache of a file.
-    pub(super) write_seconds: f64,
-    /// Seconds that a byte takes to be read back from there.
-    pub(super) read_seconds: f64,
-    /// Bytes that reach the medium in a second.
-    pub(super) rate: f64,
+/// A medium with this rate, or the one of the current directory, measured.
+pub(super) fn of(rate: Option<f64>) -> Medium {
+    let usual = Medium::default();
+    match rate {
+        Some(rate) => Medium { rate, ..usual },
+        None => measured().unwrap_or(usual),
+    }
 }
 
-impl Medium {
-    /// A medium with this rate, or the one of the current directory, measured.
-    pub(super) fn of(rate: Option<f64>) -> Medium {
-        match rate {
-            Some(rate) => Medium { rate, ..USUAL },
-            None => Self::measured().unwrap_or(USUAL),
-        }
+fn measured() -> Option<Medium> {
+    // Not all zeros: some media store those faster.
+    let mut data: Vec<u8> = Vec::with_capacity(WRITE_BYTES);
+    let mut state = 1u64;
+    while data.len() < WRITE_BYTES {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        data.extend(state.to_be_bytes());
     }
-
-    fn measured() -> Option<Medium> {
-        // Not all zeros: some media store those faster.
-        let mut data: Vec<u8> = Vec::with_capacity(WRITE_BYTES);
-        let mut state = 1u64;
-        while data.len() < WRITE_BYTES {
-            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-            data.extend(state.to_be_bytes());
-        }
-        let start = Instant::now();
-        let file = tree::spool(
-            |file| {
-                for _ in 0..BYTES / WRITE_BYTES {
-                    file.write_all(&data)?;
-                }
-                Ok(BYTES as u64)
-            },
-            Path::new("."),
-        );
-        let file = file.ok()?;
-        let written = start.elapsed().as_secs_f64();
-        let start = Instant::now();
-        for at in 0..BYTES / WRITE_BYTES {
-            file.read_exact_at(&mut data, (at * WRITE_BYTES) as u64)
-                .ok()?;
-        }
-        let read = start.elapsed().as_secs_f64();
-        let start = Instant::now();
-        file.sync_all().ok()?;
-        let synced = start.elapsed().as_secs_f64();
-        Some(Medium {
-            write_seconds: written / BYTES as f64,
-            read_seconds: read / BYTES as f64,
-            rate: BYTES as f64 / synced.max(1e-6),
-        })
+    let start = Instant::now();
+    let file = tree::spool(
+        |file| {
+            for _ in 0..BYTES / WRITE_BYTES {
+                file.write_all(&data)?;
+            }
+            Ok(BYTES as u64)
+        },
+        Path::new("."),
+    );
+    let file = file.ok()?;
+    let written = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    for at in 0..BYTES / WRITE_BYTES {
+        file.read_exact_at(&mut data, (at * WRITE_BYTES) as u64)
+            .ok()?;
     }
+    let read = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    file.sync_all().ok()?;
+    let synced = start.elapsed().as_secs_f64();
+    Some(Medium {
+        write_seconds: written / BYTES as f64,
+        read_seconds: read / BYTES as f64,
+        rate: BYTES as f64 / synced.max(1e-6),
+    })
 }

@@ -15,15 +15,16 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use plan::{Candidate, Container, Limits, Prediction, PredictionStage, Question};
+use restow::plan::{
+    Candidate, Container, Limits, PlanOptions, Prediction, PredictionStage, Reason, front,
+};
 use restow::{Address, SourceTree};
-use tree::{Inventory, Parallel, Progress};
+use tree::Progress;
 
 use crate::bar::Bar;
 use crate::message::tell;
 use crate::options::{SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs, bytes};
 
-use medium::Medium;
 use report::{Advice, Report};
 
 /// Predict size and time of a copy for each codec, level and block size, and recommend one
@@ -145,42 +146,28 @@ impl For {
 /// # Errors
 /// The source cannot be read, or a file cannot be written.
 pub(crate) fn run(args: &Plan) -> Result<bool> {
+    let begun = Instant::now();
+    let container = args.container.container();
+    let options = PlanOptions::new(container)
+        .candidates(candidates(args, container)?)
+        .parallel(args.threads.parallel())
+        .seed(args.seed)
+        .first_bytes(args.first_pass)
+        .sample_bytes(args.sample)
+        .medium(medium::of(args.write_rate));
     let start = Instant::now();
     let address = Address::of(&args.src)?;
     let source = args.source.open(&address, args.container == For::Btrfs)?;
     for note in source.notes().iter().chain(source.lost()) {
         tell(&format!("{}: {note}", source.name()));
     }
-    let inventory = Inventory::of(&**source.tree(), &tree::Limits::default());
-    let inventory = inventory.map_err(|error| source.name_error(error))?;
-    let opened_seconds = start.elapsed().as_secs_f64();
-    let container = args.container.container();
-    let candidates = candidates(args, container)?;
-    let parallel = args.threads.parallel();
-    let medium = Medium::of(args.write_rate);
     let bar = Bar::new("planned", args.json);
-    bar.expect(None, Some(candidates.len() as u64));
-    let prediction = plan::predict(&Question {
-        inventory: &inventory,
-        container,
-        candidates,
-        parallel,
-        processors: Parallel::available().threads(),
-        seed: args.seed,
-        first_bytes: args.first_pass,
-        sample_bytes: args.sample,
-        opened_seconds,
-        write_seconds: medium.write_seconds,
-        read_seconds: medium.read_seconds,
-        medium_rate: medium.rate,
-        clock: &|| start.elapsed(),
-        stage: &|stage| bar.advance(0, u64::from(matches!(stage, PredictionStage::Try(_)))),
-    });
-    let prediction = prediction.map_err(|error| source.name_error(error))?;
+    bar.expect(None, Some(options.candidates.len() as u64));
+    let prediction = source.plan(&options, &|| start.elapsed(), &|stage| {
+        bar.advance(0, u64::from(matches!(stage, PredictionStage::Try(_))));
+    })?;
     bar.finish();
-    let report = report(
-        args, &source, &inventory, parallel, medium, prediction, start,
-    );
+    let report = report(args, &source, &options, prediction, begun);
     write_files(args, &report)?;
     let mut out = io::stdout().lock();
     if args.json {
@@ -190,18 +177,16 @@ pub(crate) fn run(args: &Plan) -> Result<bool> {
         out.write_all(table::of(&report, is_terminal).as_bytes())?;
     }
     out.flush()?;
-    let keeps = |advice: &Advice| advice.choice.reason == plan::Reason::Best;
+    let keeps = |advice: &Advice| advice.choice.reason == Reason::Best;
     Ok(report.advice.as_ref().is_none_or(keeps))
 }
 
 fn report<'a>(
     args: &'a Plan,
     source: &SourceTree,
-    inventory: &Inventory,
-    parallel: Parallel,
-    medium: Medium,
+    options: &PlanOptions,
     prediction: Prediction,
-    start: Instant,
+    begun: Instant,
 ) -> Report<'a> {
     let limits = Limits {
         seconds_max: args.max_time,
@@ -220,13 +205,12 @@ fn report<'a>(
         given_threads: args.threads.given(),
         src: &args.src,
         name: source.name().to_owned(),
-        container: args.container.container(),
-        files: inventory.file_count().into(),
-        threads: parallel.threads(),
-        medium,
-        seconds: start.elapsed().as_secs_f64(),
+        container: options.container,
+        threads: options.parallel.threads(),
+        write_rate: options.medium.rate,
+        seconds: begun.elapsed().as_secs_f64(),
         limits,
-        front: plan::front(&prediction.rows),
+        front: front(&prediction.rows),
         prediction,
         order,
         advice: None,

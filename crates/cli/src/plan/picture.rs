@@ -1,9 +1,9 @@
 //! The prediction as plots and as a page.
 
-use plan::CandidateRow;
 use report::html::{self, Cell};
 use report::scatter::{self, Plot, Point};
 use report::svg::{Svg, escape};
+use restow::plan::CandidateRow;
 
 use super::report::Report;
 use super::table;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use plan::{CandidateRow, Choice, Container, Limits, Prediction};
-
-use super::medium::Medium;
+use restow::plan::{
+    CandidateRow, Choice, Container, Limits, Prediction, marginal, transfer_seconds,
+};
 
 /// A prediction and its subject.
 pub(super) struct Report<'a> {
@@ -16,9 +16,9 @@ pub(super) struct Report<'a> {
     pub(super) src: &'a Path,
     pub(super) name: String,
     pub(super) container: Container,
-    pub(super) files: u64,
     pub(super) threads: usize,
-    pub(super) medium: Medium,
+    /// Bytes that the destination stores in a second.
+    pub(super) write_rate: f64,
     /// How long the prediction took, in seconds.
     pub(super) seconds: f64,
     pub(super) limits: Limits,
@@ -43,7 +43,7 @@ impl Report<'_> {
     pub(super) fn step(&self, row: usize) -> Option<(f64, f64)> {
         let at = self.front.iter().position(|&it| it == row)?;
         let before = *self.front.get(at.checked_sub(1)?)?;
-        Some(plan::marginal(&self.rows()[before], &self.rows()[row]))
+        Some(marginal(&self.rows()[before], &self.rows()[row]))
     }
 
     pub(super) fn is_chosen(&self, row: usize) -> bool {
@@ -53,7 +53,7 @@ impl Report<'_> {
     /// Seconds to send a row's result and to unpack it, if there is a link.
     pub(super) fn transfer(&self, row: &CandidateRow) -> Option<f64> {
         let rate = self.limits.link_rate?;
-        Some(plan::transfer_seconds(row, rate))
+        Some(transfer_seconds(row, rate))
     }
 }
 

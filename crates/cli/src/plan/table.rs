@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use plan::{CandidateRow, Coding, Range};
+use restow::plan::{CandidateRow, Coding, Range};
 
 use super::report::Report;
 use crate::text;
@@ -68,7 +68,7 @@ pub(super) fn head(report: &Report<'_>) -> String {
     let mut words = format!(
         "{}: {}, {}",
         report.name,
-        text::count(report.files, "file"),
+        text::count(report.prediction.files, "file"),
         text::of_bytes(report.prediction.content_bytes)
     );
     if report.prediction.duplicate_bytes > 0 {

@@ -8,7 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use plan::{Candidate, CandidateRow, Container, Limits, Range, Sampled, choose, transfer_seconds};
+use restow::plan::{
+    Candidate, CandidateRow, Container, Limits, Range, Sampled, choose, transfer_seconds,
+};
 use testkit::TempDir;
 
 use super::plan::{number, rows};
@@ -239,7 +241,7 @@ fn judge(content: f64, compared: &[Compared]) -> (usize, usize) {
         let is_good = if best.is_finite() {
             keeps(chosen) && value(chosen) <= best * (1.0 + BEST_MAX)
         } else {
-            choice.reason == plan::Reason::Nearest
+            choice.reason == restow::plan::Reason::Nearest
         };
         all += 1;
         good += usize::from(is_good);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use plan::{Candidate, Container, Prediction, Question};
+use plan::{Candidate, Container, Medium, PlanOptions, Prediction};
 use testkit::{HookedFs, MemoryFs, Rng};
 use tree::{FileSystem, Inventory, Limits, Parallel};
 
@@ -39,23 +39,19 @@ fn predicted(slow: usize, seconds: f64) -> Prediction {
     });
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
     let container = Container::Squashfs;
-    plan::predict(&Question {
-        inventory: &inventory,
-        container,
-        candidates: vec![Candidate::usual(container)[0].clone()],
-        parallel: Parallel::new(1),
-        processors: 1,
-        seed: 0,
-        first_bytes: 1 << 30,
-        sample_bytes: SAMPLE_BYTES,
-        opened_seconds: 0.0,
+    let medium = Medium {
         write_seconds: 0.0,
         read_seconds: 0.0,
-        medium_rate: 1e18,
-        clock: &|| Duration::from_nanos(now.load(Relaxed)),
-        stage: &|_| {},
-    })
-    .unwrap()
+        rate: 1e18,
+    };
+    let options = PlanOptions::new(container)
+        .candidates(vec![Candidate::usual(container)[0].clone()])
+        .parallel(Parallel::new(1))
+        .processors(1_usize)
+        .sample_bytes(SAMPLE_BYTES)
+        .medium(medium);
+    let clock = || Duration::from_nanos(now.load(Relaxed));
+    plan::predict(&inventory, &options, &clock, &|_| {}).unwrap()
 }
 
 #[test]
