@@ -14,7 +14,7 @@
 )]
 
 use crate::segments::Segments;
-use crate::{Algorithm, Decoder, Encoder, Error, ZstdFrame};
+use crate::{Algorithm, Decoder, Encoder, Error, ZstdFrame, decompress_lzo};
 
 /// The largest window of a zstd frame in an extent, 2^17 bytes: Linux accepts no larger one.
 const WINDOW_MAX: u64 = 1 << 17;
@@ -81,7 +81,7 @@ impl Decoder {
             }
             Algorithm::LzoBtrfs { sector_bytes } => {
                 let segments = Segments::new(sector_bytes)?;
-                segments.decompress(dst, stored)?.written
+                segments.decompress(dst, stored, decompress_lzo)?.written
             }
             _ => self.decompress(algorithm, dst, stored)?,
         };

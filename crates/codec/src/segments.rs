@@ -73,12 +73,18 @@ impl Segments {
         Some(at)
     }
 
-    /// Decodes segments into the beginning of `dst` until it is full.
+    /// Decodes segments into the beginning of `dst` until it is full; `decode` does so for a
+    /// segment, and returns the length of its content.
     ///
     /// # Errors
     /// A length is impossible, or a segment breaks its format, holds more than a sector, or holds
     /// less and is not the last one.
-    pub(crate) fn decompress(self, dst: &mut [u8], src: &[u8]) -> Result<DecodedSegments, Error> {
+    pub(crate) fn decompress(
+        self,
+        dst: &mut [u8],
+        src: &[u8],
+        mut decode: impl FnMut(&mut [u8], &[u8]) -> Result<usize, Error>,
+    ) -> Result<DecodedSegments, Error> {
         let broken = |what, at, got: usize| Error::Framing {
             what,
             at,
@@ -102,7 +108,7 @@ impl Segments {
             }
             let (_, room) = dst.split_at_mut(written);
             let (sector, _) = room.split_at_mut(room.len().min(self.sector_bytes));
-            let decoded = crate::decompress_lzo(sector, segment)?;
+            let decoded = decode(sector, segment)?;
             written = written.saturating_add(decoded);
             let next = next.saturating_add(self.padding(next));
             if decoded != self.sector_bytes && next < total && written < dst.len() {
@@ -130,12 +136,12 @@ fn length(src: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(*bytes)).ok()
 }
 
-#[cfg(test)]
-#[cfg(feature = "lzo")]
+#[cfg(all(test, feature = "lzo"))]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::decompress_lzo;
 
     const SECTOR: usize = 4096;
 
@@ -207,7 +213,7 @@ mod tests {
             for stored in [&stored, &expected, &unpadded] {
                 for room in [len, len.next_multiple_of(SECTOR), len + 2 * SECTOR] {
                     let mut back = vec![0; room];
-                    let decoded = segments().decompress(&mut back, stored);
+                    let decoded = segments().decompress(&mut back, stored, decompress_lzo);
                     let whole = DecodedSegments {
                         written: len,
                         more: false,
@@ -217,7 +223,7 @@ mod tests {
                 }
                 if len > SECTOR {
                     let mut back = [0; SECTOR];
-                    let decoded = segments().decompress(&mut back, stored);
+                    let decoded = segments().decompress(&mut back, stored, decompress_lzo);
                     let first = DecodedSegments {
                         written: SECTOR,
                         more: true,
@@ -236,7 +242,11 @@ mod tests {
         let (stored, end) = layout(&[noise(SECTOR), vec![0; 3000]].concat(), &mut workspace);
         let second = 8 + length(&stored, 4).unwrap();
         let second = second + segments().padding(second);
-        let decode = |stored: &[u8]| match segments().decompress(&mut [0; 3 * SECTOR], stored) {
+        let decode = |stored: &[u8]| match segments().decompress(
+            &mut [0; 3 * SECTOR],
+            stored,
+            decompress_lzo,
+        ) {
             Err(Error::Framing { what, at, got }) => Some((what, at, got)),
             _ => None,
         };

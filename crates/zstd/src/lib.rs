@@ -77,9 +77,9 @@ pub use frame::{
 mod encode;
 
 #[cfg(feature = "compress")]
-pub use dictionary::EncoderDictionary;
-#[cfg(feature = "compress")]
 pub use encode::compression_parameters::CompressionParameters;
+#[cfg(feature = "compress")]
+pub use encode::dictionary::EncoderDictionary;
 #[cfg(feature = "compress")]
 pub use encode::frame::{
     Compressor, compress, compress_bound, compress_with_dictionary, dictionary_workspace_size,

@@ -205,7 +205,9 @@ impl<'a> SourceFile<'a> {
                 .rfind(|c| !is_part(c))
                 .map_or(0, |before| before + 1);
             // Once for each path, at its first colons.
-            if parsed.code[start..at].contains(':') || uses.iter().any(|range| range.contains(&at))
+            if parsed.code[start..at].contains(':')
+                || parsed.code[..start].ends_with("pub(in ")
+                || uses.iter().any(|range| range.contains(&at))
             {
                 continue;
             }
@@ -300,13 +302,15 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_other_crates_make_no_circle() {
+    fn tests_visibilities_and_other_crates_make_no_circle() {
         let files = [
             ("crates/a/src/lib.rs", "mod b;\nuse b::X;\nuse std::b;\n"),
             (
                 "crates/a/src/b.rs",
                 "use std::io;\n#[cfg(test)]\nmod tests {\nuse crate::Y;\n}\n",
             ),
+            ("crates/a/src/d/mod.rs", "mod e;\nuse e::f;\n"),
+            ("crates/a/src/d/e.rs", "pub(in crate::d) fn f() {}\n"),
             ("crates/c/src/lib.rs", "mod b;\nuse a::b;\n"),
             ("crates/c/src/b.rs", "pub fn f() -> a::X { a::b::f() }\n"),
         ];

@@ -67,7 +67,9 @@ impl Source {
         let mut lines = self.code.lines().enumerate().peekable();
         while let Some((index, line)) = lines.next() {
             let next = lines.peek().map_or("", |(_, next)| next.trim_start());
-            if line.starts_with("#[cfg(test)]") && next.starts_with("mod ") && next.ends_with('{') {
+            let is_for_tests =
+                line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test,");
+            if is_for_tests && next.starts_with("mod ") && next.ends_with('{') {
                 return index + 1;
             }
         }

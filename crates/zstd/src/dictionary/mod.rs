@@ -88,5 +88,3 @@ pub(crate) use read::Loaded;
 
 #[cfg(feature = "compress")]
 mod write;
-#[cfg(feature = "compress")]
-pub use write::EncoderDictionary;

@@ -10,7 +10,7 @@ use super::sample::is_dense;
 use super::store::{SequenceMark, SequenceStore, StoreLengths};
 use crate::frame::COMPRESSED;
 use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
-use crate::{Dictionary, EncoderDictionary, Error};
+use crate::{Dictionary, Error};
 
 /// Bytes for the sequences and literals of a block.
 pub(crate) fn store_bytes(params: &Params) -> usize {
@@ -61,6 +61,17 @@ impl BlockEncoderState {
     pub(crate) fn next_index(&self) -> u32 {
         self.end_index
     }
+}
+
+/// The parts after a dictionary, as a frame begins with them.
+pub(super) struct PreparedStart<'d> {
+    pub(super) params: Params,
+    /// Without room for sequences.
+    pub(super) memory: &'d [u8],
+    pub(super) kept: BlockEncoderState,
+    /// Whether the content has entered the finder's tables: not if that takes less time than
+    /// copying them.
+    pub(super) has_tables: bool,
 }
 
 /// The parts of a workspace, in the state of a frame.
@@ -150,27 +161,22 @@ impl<'a> BlockEncoder<'a> {
 
     /// Begins a frame after a prepared dictionary; `data` is a copy of the used part of its
     /// content. If it enters the tables here, its first byte has this index.
-    pub(crate) fn start_from(
-        &mut self,
-        dictionary: &EncoderDictionary<'_>,
-        data: &[u8],
-        index: u32,
-    ) {
-        let params = &dictionary.params;
+    pub(super) fn start_from(&mut self, prepared: &PreparedStart<'_>, data: &[u8], index: u32) {
+        let params = &prepared.params;
         let copied = Finder::copied_bytes(params);
-        if dictionary.has_tables && copied > 0 {
-            let tables = &dictionary.memory[dictionary.memory.len() - Finder::bytes(params)..];
+        if prepared.has_tables && copied > 0 {
+            let tables = &prepared.memory[prepared.memory.len() - Finder::bytes(params)..];
             let regions = Regions::of(self.memory, params);
             regions.finder[..copied].copy_from_slice(&tables[..copied]);
-            self.kept.clone_from(&dictionary.kept);
+            self.kept.clone_from(&prepared.kept);
         } else {
             self.start_frame(index, params);
             self.insert_history(data, params);
-            self.kept.entropy.clone_from(&dictionary.kept.entropy);
-            self.kept.repeat = dictionary.kept.repeat;
+            self.kept.entropy.clone_from(&prepared.kept.entropy);
+            self.kept.repeat = prepared.kept.repeat;
         }
         self.kept.min_match = 0;
-        self.memory[Entropy::FIRST].copy_from_slice(&dictionary.memory[Entropy::FIRST]);
+        self.memory[Entropy::FIRST].copy_from_slice(&prepared.memory[Entropy::FIRST]);
     }
 }
 

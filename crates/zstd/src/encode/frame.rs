@@ -260,7 +260,7 @@ impl<W: WorkspaceMemory> Compressor<W> {
         self.run(
             dst,
             src,
-            &dictionary.params,
+            dictionary.params(),
             FrameHistory::Prepared(dictionary),
         )
     }
@@ -338,7 +338,7 @@ fn begin<'m>(
     let (history, room) = joined.split_at_mut(content.len());
     history.copy_from_slice(content);
     match before {
-        FrameHistory::Prepared(prepared) => parts.start_from(prepared, history, index),
+        FrameHistory::Prepared(prepared) => parts.start_from(&prepared.start, history, index),
         _ => parts.insert_history(history, params),
     }
     let behind = joined_size(params, content.len(), src.len());

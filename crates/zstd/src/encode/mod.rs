@@ -19,6 +19,7 @@ macro_rules! proven_fn {
 pub(crate) mod block;
 pub(crate) mod block_encoder;
 pub(crate) mod compression_parameters;
+pub(crate) mod dictionary;
 pub(crate) mod division;
 pub(crate) mod finder;
 pub(crate) mod frame;

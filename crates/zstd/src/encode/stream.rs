@@ -214,7 +214,7 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
     /// [`Error::ParameterOutOfBound`] if that was for other parameters than this encoder has;
     /// [`Error::StageWrong`].
     pub fn set_prepared(&mut self, dictionary: &'d EncoderDictionary<'d>) -> Result<(), Error> {
-        if dictionary.params != self.state.params {
+        if *dictionary.params() != self.state.params {
             return Err(Error::ParameterOutOfBound);
         }
         self.state
@@ -414,7 +414,7 @@ impl<'d> EncoderState<'d> {
                     window[..content.len()].copy_from_slice(content);
                     self.window_has_content = true;
                 }
-                parts.start_from(prepared, &window[..content.len()], index);
+                parts.start_from(&prepared.start, &window[..content.len()], index);
                 content
             }
             (None, Some(dictionary)) => {

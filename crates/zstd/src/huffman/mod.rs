@@ -14,17 +14,18 @@ pub(crate) const SYMBOLS_MAX: usize = 256;
     allow(dead_code, reason = "an encoder needs no more than weights")
 )]
 mod read;
+mod table;
 pub(crate) use read::WeightScratch;
 #[cfg(feature = "compress")]
 pub(crate) use read::read_weights;
 #[cfg(feature = "decompress")]
-pub(crate) use read::{Cell, DICTIONARY_TABLE_CELLS, HuffmanTable, TABLE_CELLS};
-#[cfg(feature = "decompress")]
-pub(crate) use read::{PairCell, fill_pairs, long_cells, pairs_are_worth_it};
-#[cfg(feature = "decompress")]
 pub(crate) use read::{decode_first, decode_four, decode_one};
 #[cfg(feature = "decompress")]
+pub(crate) use read::{fill_pairs, long_cells, pairs_are_worth_it};
+#[cfg(feature = "decompress")]
 pub(crate) use read::{read_dictionary_table, read_table};
+#[cfg(feature = "decompress")]
+pub(crate) use table::{Cell, DICTIONARY_TABLE_CELLS, HuffmanTable, PairCell, TABLE_CELLS};
 
 // ---- writing (feature `compress`) ----
 

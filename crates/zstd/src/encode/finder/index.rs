@@ -53,6 +53,23 @@ pub(crate) fn read64(data: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
+/// How many bytes at `at` and at `before`, which lies before it, are equal, up to `end`.
+#[inline(always)]
+pub(crate) fn match_length(data: &[u8], at: usize, before: usize, end: usize) -> usize {
+    let (ahead, behind) = (&data[at..end], &data[before..]);
+    let behind = &behind[..ahead.len()];
+    let (ahead8, ahead_rest) = ahead.as_chunks::<8>();
+    let (behind8, behind_rest) = behind.as_chunks::<8>();
+    for (i, (a, b)) in ahead8.iter().zip(behind8).enumerate() {
+        let differ = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differ != 0 {
+            return 8 * i + differ.trailing_zeros() as usize / 8;
+        }
+    }
+    let rest = ahead_rest.iter().zip(behind_rest);
+    8 * ahead8.len() + rest.take_while(|(a, b)| a == b).count()
+}
+
 /// Multiplier of the hashes: 2^64 divided by the golden ratio.
 pub(crate) const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
 

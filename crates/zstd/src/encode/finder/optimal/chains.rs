@@ -1,11 +1,10 @@
 //! The nearest candidate for each short length, and a chain of candidates for long ones.
 
 use super::candidates::Candidates;
-use super::match_length;
 use super::parse::TAIL;
 #[cfg(feature = "arch")]
 use crate::arch::compare::prefetch;
-use crate::encode::finder::index::{PRIME, SearchBlock, read32, read64};
+use crate::encode::finder::index::{PRIME, SearchBlock, match_length, read32, read64};
 use crate::encode::params::Optimal;
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;

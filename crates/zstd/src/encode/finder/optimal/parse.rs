@@ -1,9 +1,8 @@
 //! The cheapest parse of a block under given prices.
 
 use super::candidates::Candidates;
-use super::match_length;
 use super::prices::{PRICED_LENGTH_MAX, Prices};
-use crate::encode::finder::index::{SearchBlock, read32};
+use crate::encode::finder::index::{SearchBlock, match_length, read32};
 use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
 

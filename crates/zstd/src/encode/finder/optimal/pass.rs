@@ -1,12 +1,12 @@
 //! Passes over a block: deciding, counting and pricing.
 
-use super::UnsortedState;
 use super::candidates::Candidates;
 use super::chains::HashChains;
 use super::parse::{Effort, ParsePosition, PriceNodes, StepSeries};
 use super::partition::{CHUNK_LOG, Chunks};
 use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, RecordWeights, WEIGHT};
 use super::sorted::{RECORDED_MAX, Sorted};
+use super::state::UnsortedState;
 use crate::encode::finder::index::SearchBlock;
 use crate::encode::params::Optimal;
 use crate::workspace::Cells;

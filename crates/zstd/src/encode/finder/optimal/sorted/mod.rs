@@ -1,92 +1,22 @@
 //! The nearest candidate for every length, from all positions sorted by the bytes that follow.
 
+mod memory;
 mod order;
 mod record;
 mod sort;
 mod tree;
 
+use self::memory::RecordMode;
+pub(super) use self::memory::{Sorted, SortedState};
 use self::order::EXACT_MAX;
 pub(super) use self::record::RECORDED_MAX;
-use self::record::RecordMode;
-use self::tree::OPEN_MAX;
 use super::candidates::Candidates;
-use super::match_length;
 use super::parse::TAIL;
-use crate::encode::finder::index::{SearchBlock, read32};
+use crate::encode::finder::index::{SearchBlock, match_length, read32};
 use crate::sequences::{offset_code, offset_value};
-use crate::workspace::{Carver, Cells};
+use crate::workspace::Cells;
 
-/// All positions of a frame, as the leaves of a tree: two positions meet in a node whose length is
-/// that of their common prefix.
-///
-/// The tree is made once. Then positions are visited in their order; a visit goes from the leaf to
-/// the root and leaves the position in each node. So a node always knows the last position that has
-/// its bytes: the nearest candidate for its length.
-pub(super) struct Sorted<'a> {
-    /// Sorted positions, then nodes: 24 bits of parent, 8 of length, 32 of the last position, plus
-    /// 1.
-    nodes: &'a mut [[u8; 8]],
-    /// For each position the deepest node that it shares.
-    leaves: &'a mut [[u8; 4]],
-    /// The last positions of three bytes, plus 1.
-    triples: &'a mut [[u8; 4]],
-    /// Open nodes while the tree is made.
-    open: &'a mut [[u8; 8]; OPEN_MAX],
-    state: &'a mut SortedState,
-}
-
-/// State from block to block besides the memory.
-#[derive(Clone, Default)]
-pub(super) struct SortedState {
-    nodes_len: u32,
-    /// Positions from here to there are known.
-    next: usize,
-    len: u32,
-    /// Where a long match begins and ends, and its offset. A later plan may begin before it.
-    within: (usize, usize, u32),
-    /// Whether matches are recorded, or read from the record.
-    record: RecordMode,
-    /// The next cell for a match that is not a position's longest.
-    more: u32,
-}
-
-impl<'a> Sorted<'a> {
-    /// Bytes of workspace with as many cells as [`Sorted::carve`] is given.
-    pub(super) fn bytes(nodes: usize, leaves: usize, triples_log: u8) -> usize {
-        8 * nodes + 4 * leaves + (4 << triples_log) + 8 * OPEN_MAX
-    }
-
-    /// Takes the tree from a workspace, for as many positions as there are `nodes` and `leaves`,
-    /// with a table of three bytes of 2^`triples_log` cells.
-    #[inline(always)]
-    pub(super) fn carve(
-        carver: &mut Carver<'a>,
-        nodes: usize,
-        leaves: usize,
-        triples_log: u8,
-        state: &'a mut SortedState,
-    ) -> Self {
-        Sorted {
-            nodes: carver.cells(nodes),
-            leaves: carver.cells(leaves),
-            triples: carver.cells(1 << triples_log),
-            open: carver.array(),
-            state,
-        }
-    }
-
-    /// The memory of the nodes, for another use.
-    pub(super) fn nodes_memory(&mut self) -> &mut [[u8; 4]] {
-        self.state.nodes_len = 0;
-        self.nodes.as_flattened_mut().as_chunks_mut().0
-    }
-
-    /// The memory of the leaves. Those of positions that have been looked at may be overwritten if
-    /// the tree is not started again.
-    pub(super) fn leaves_memory(&mut self) -> &mut [[u8; 4]] {
-        self.leaves
-    }
-
+impl Sorted<'_> {
     /// Sorts the positions of `data` and makes the tree.
     #[inline(never)]
     pub(super) fn build(&mut self, data: &[u8]) {

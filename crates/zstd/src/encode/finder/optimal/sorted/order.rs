@@ -2,8 +2,7 @@
 //! in common.
 
 use super::sort::sort;
-use crate::encode::finder::index::read64;
-use crate::encode::finder::optimal::match_length;
+use crate::encode::finder::index::{match_length, read64};
 use crate::workspace::Cells;
 
 /// Bits of a position.

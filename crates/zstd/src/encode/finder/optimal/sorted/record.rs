@@ -1,23 +1,10 @@
 //! Matches of a first pass, recorded for a second.
 
-use super::Sorted;
+use super::memory::{RecordMode, Sorted};
+use crate::encode::finder::index::match_length;
 use crate::encode::finder::optimal::candidates::{Candidates, Match};
-use crate::encode::finder::optimal::match_length;
 use crate::encode::finder::optimal::parse::TAIL;
 use crate::workspace::Cells;
-
-/// The use of the record of all matches.
-///
-/// The longest match of a position takes the place of its leaf, which has served its turn; the
-/// others lie after the nodes, or are left out when that is full. A match is 17 bits of offset, 14
-/// of length, and whether another one follows.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum RecordMode {
-    #[default]
-    None,
-    Write,
-    Read,
-}
 
 /// Bits of an offset and of a length in a record, and the bit that says that another match follows.
 const RECORD_OFFSET_BITS: u32 = 17;
