@@ -2,7 +2,6 @@
 
 use std::vec;
 
-use super::data::SMALL_BYTES;
 use super::{Extent, FileSystem, Ino};
 use crate::{Error, Result};
 
@@ -115,17 +114,4 @@ impl<'a> Extents<'a> {
             _ => Err(Error::Changed),
         }
     }
-}
-
-/// Says that the attributes and the content of a small regular file are read next, in this order. A
-/// host directory then opens the file once for both, which is cheaper than to ask for the
-/// attributes by name.
-///
-/// # Errors
-/// As for [`FileSystem::extents`].
-pub(super) fn open_ahead(fs: &dyn FileSystem, file: Ino, size: u64) -> Result<()> {
-    if (1..=SMALL_BYTES).contains(&size) && !fs.storage().stored_extents {
-        fs.extents(file, 0)?;
-    }
-    Ok(())
 }

@@ -4,14 +4,9 @@ mod pages;
 mod scratch;
 mod strings;
 
-use self::pages::Paged;
+use self::pages::{PAGE_RECORDS, PAGES_MAX, Paged};
 pub use self::scratch::Scratch;
 pub use self::strings::Strings;
-
-/// Records in a page.
-const PAGE_RECORDS: usize = 256;
-/// Pages of a table in memory. A table with no more records has no place in the file.
-const PAGES_MAX: usize = 64;
 
 /// Records of `N` words, by index. With a [`Scratch`] file, a table keeps some pages in memory and
 /// the others there, and is fastest where it is used in order. If the file cannot be written, what

@@ -4,7 +4,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::scratch::Scratched;
-use super::{PAGE_RECORDS, PAGES_MAX};
+
+/// Records in a page.
+pub(super) const PAGE_RECORDS: usize = 256;
+/// Pages of a table in memory. A table with no more records has no place in the file.
+pub(super) const PAGES_MAX: usize = 64;
 
 /// Instead of a place in memory: the page is only in the file.
 const NOWHERE: u32 = u32::MAX;

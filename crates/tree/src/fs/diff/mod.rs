@@ -1,15 +1,16 @@
 //! Compares two trees entry by entry.
 
+mod difference;
 mod pair;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::iter::Peekable;
 use std::vec;
 
-use super::{Aspects, Device, DirEntry, FileKind, FileSystem, Ino, Metadata, Time};
+use super::{Aspects, DirEntry, FileKind, FileSystem, Ino, Metadata};
 use crate::{Error, Parallel, Progress, Result, ordered};
-use pair::{Buffers, Pair};
+pub use difference::{Change, Difference, READ_FIRST, READ_SECOND};
+use pair::{Buffers, Compare, Pair};
 
 /// How many bytes of each file are read and compared at once. The buffers of a thread should fit
 /// the processor's cache.
@@ -22,70 +23,6 @@ const ENCODED_CHUNK_BYTES: usize = 256 << 10;
 /// much as comparing it.
 const BATCH_FILES_MAX: usize = 64;
 const BATCH_BYTES_MIN: u64 = 256 << 10;
-
-/// One difference between two trees.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Difference {
-    /// The path from the root, without a leading `/`; empty for the root.
-    pub path: Box<[u8]>,
-    /// What differs there.
-    pub change: Change,
-}
-
-impl fmt::Debug for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {:?}", self.path.escape_ascii(), self.change)
-    }
-}
-
-/// What differs; the first tree's value comes first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Only the first tree has this name. The contents of a directory are not reported separately.
-    OnlyInFirst(FileKind),
-    /// Only the second tree has this name.
-    OnlyInSecond(FileKind),
-    /// The file type; nothing else is compared then.
-    Kind(FileKind, FileKind),
-    /// The low twelve bits of the mode.
-    Permissions(u16, u16),
-    /// Owner and group.
-    Owner((u32, u32), (u32, u32)),
-    /// Time of the last change of content.
-    Mtime(Time, Time),
-    /// Size of a regular file in bytes; the content is not compared then.
-    Size(u64, u64),
-    /// Content, starting at this byte.
-    Content {
-        /// The first byte that differs.
-        at: u64,
-    },
-    /// The target of a symbolic link.
-    LinkTarget(Box<[u8]>, Box<[u8]>),
-    /// The device number.
-    Rdev(Device, Device),
-    /// An extended attribute, with its value in each tree that has it.
-    Xattr {
-        /// Its full name.
-        name: Box<[u8]>,
-        /// Its value in the first tree.
-        first: Option<Box<[u8]>>,
-        /// Its value in the second tree.
-        second: Option<Box<[u8]>>,
-    },
-    /// The earlier path that this is a hard link to; `None` if it is not a hard link.
-    HardLink(Option<Box<[u8]>>, Option<Box<[u8]>>),
-    /// One file has a hole where the other has data, starting at this byte.
-    Holes {
-        /// The first byte of the hole.
-        at: u64,
-    },
-}
-
-/// The verb of an [`crate::Error::File`] if reading the first tree failed.
-pub const READ_FIRST: &str = "read in the first tree";
-/// The verb of an [`crate::Error::File`] if reading the second tree failed.
-pub const READ_SECOND: &str = "read in the second tree";
 
 /// Compares two trees and reports the differences in path order, directory by directory.
 ///
@@ -372,20 +309,6 @@ impl Links {
             .or_insert_with(|| (first, path.into()));
         before
     }
-}
-
-struct Compare<'a> {
-    first: &'a dyn FileSystem,
-    second: &'a dyn FileSystem,
-    aspects: &'a Aspects,
-    /// Both are the same tree, so equal numbers are equal files.
-    same_tree: bool,
-    /// Both show data of the same store, so equal identities are equal data.
-    same_store: bool,
-    /// Whether times are compared to the second.
-    whole_seconds: bool,
-    /// How many bytes of a file are read at once.
-    chunk_bytes: usize,
 }
 
 impl Compare<'_> {

@@ -1,9 +1,10 @@
 //! Compares the files of one path in two trees.
 
-use super::super::data::is_zero;
-use super::super::extents::open_ahead;
-use super::super::{Extent, ExtentKind, Extents, FileKind, FileSystem, Ino, Metadata, Xattr};
-use super::{Change, Compare, READ_FIRST, READ_SECOND};
+use super::super::data::{is_zero, open_ahead};
+use super::super::{
+    Aspects, Extent, ExtentKind, Extents, FileKind, FileSystem, Ino, Metadata, Xattr,
+};
+use super::difference::{Change, READ_FIRST, READ_SECOND};
 use crate::{Error, Result};
 
 /// Files up to this size are read without first asking for their extents.
@@ -14,6 +15,21 @@ const SMALL_BYTES: u64 = 64 << 10;
 pub(super) struct Buffers {
     first: Vec<u8>,
     second: Vec<u8>,
+}
+
+/// The trees, and how they are compared.
+pub(super) struct Compare<'a> {
+    pub(super) first: &'a dyn FileSystem,
+    pub(super) second: &'a dyn FileSystem,
+    pub(super) aspects: &'a Aspects,
+    /// Both are the same tree, so equal numbers are equal files.
+    pub(super) same_tree: bool,
+    /// Both show data of the same store, so equal identities are equal data.
+    pub(super) same_store: bool,
+    /// Whether times are compared to the second.
+    pub(super) whole_seconds: bool,
+    /// How many bytes of a file are read at once.
+    pub(super) chunk_bytes: usize,
 }
 
 /// Two files of the same kind.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linux::{OpenFlags, Timestamp};
 
-use super::super::extents::open_ahead;
+use super::super::data::open_ahead;
 use super::super::{
     EntryId, Extent, ExtentKind, Extents, FileAttributes, FileId, FileKind, HostContent, Ino,
     Inventory, Metadata, Time, Xattr,

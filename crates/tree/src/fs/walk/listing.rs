@@ -5,15 +5,40 @@ use super::{EntryId, FileId, FileRecord, Inventory, NameRecord, is_valid_name};
 use crate::fs::{DirEntry, FileKind, FileSystem, Ino, Metadata};
 use crate::{Error, Limits, Result, Scratch, high_u32, low_u32, wide_u64};
 
+impl<'t> Inventory<'t> {
+    /// Walks all of `tree`.
+    ///
+    /// # Errors
+    /// [`File`](crate::Error::File) with the path of a file that cannot be read or whose
+    /// description is impossible: an invalid, repeated or unsorted name, a directory that contains
+    /// itself or appears twice, or a type that differs from the one in its directory.
+    /// [`Limit`](crate::Error::Limit) if `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
+    pub fn of(tree: &'t dyn FileSystem, limits: &Limits) -> Result<Self> {
+        Inventory::in_scratch(tree, limits, &Scratch::memory())
+    }
+
+    /// Like [`Inventory::of`], with only the names in memory, and what is in use.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn in_scratch(
+        tree: &'t dyn FileSystem,
+        limits: &Limits,
+        scratch: &Scratch,
+    ) -> Result<Self> {
+        Scratch::catch(|| Listing::new(tree, limits, scratch).run())
+    }
+}
+
 /// An inventory under construction.
-pub(super) struct Listing<'a> {
+struct Listing<'a> {
     limits: Limits,
     inventory: Inventory<'a>,
     known: InodeIndex,
 }
 
 impl<'a> Listing<'a> {
-    pub(super) fn new(tree: &'a dyn FileSystem, limits: &Limits, scratch: &Scratch) -> Self {
+    fn new(tree: &'a dyn FileSystem, limits: &Limits, scratch: &Scratch) -> Self {
         Listing {
             limits: *limits,
             inventory: Inventory::new(tree, scratch),
@@ -21,7 +46,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> Result<Inventory<'a>> {
+    fn run(mut self) -> Result<Inventory<'a>> {
         let tree = self.inventory.tree;
         let root = tree.root();
         let metadata = tree.metadata(root).map_err(|e| e.in_file("read", b""))?;

@@ -11,9 +11,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use self::listing::Listing;
 use super::{Device, Extents, FileAttributes, FileKind, FileSystem, Ino, Metadata, Time};
-use crate::{Limits, RecordTable, Result, Scratch, Strings, high_u32, low_u32, wide_u64};
+use crate::{RecordTable, Scratch, Strings, high_u32, low_u32, wide_u64};
 
 /// A file of an [`Inventory`], by number. 0 is the root, and all numbers below
 /// [`Inventory::file_count`] are valid.
@@ -152,29 +151,6 @@ impl fmt::Debug for Inventory<'_> {
 }
 
 impl<'t> Inventory<'t> {
-    /// Walks all of `tree`.
-    ///
-    /// # Errors
-    /// [`File`](crate::Error::File) with the path of a file that cannot be read or whose
-    /// description is impossible: an invalid, repeated or unsorted name, a directory that contains
-    /// itself or appears twice, or a type that differs from the one in its directory.
-    /// [`Limit`](crate::Error::Limit) if `limits`, 2^32 - 1 names or 4 GiB of names are exceeded.
-    pub fn of(tree: &'t dyn FileSystem, limits: &Limits) -> Result<Self> {
-        Inventory::in_scratch(tree, limits, &Scratch::memory())
-    }
-
-    /// Like [`Inventory::of`], with only the names in memory, and what is in use.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn in_scratch(
-        tree: &'t dyn FileSystem,
-        limits: &Limits,
-        scratch: &Scratch,
-    ) -> Result<Self> {
-        Scratch::catch(|| Listing::new(tree, limits, scratch).run())
-    }
-
     fn new(tree: &'t dyn FileSystem, scratch: &Scratch) -> Self {
         Inventory {
             tree,
