@@ -23,7 +23,7 @@ pub enum SourceNote {
     ReplacedEntries(u64),
     /// The names of the subvolumes of a stream, of which the last is read.
     Subvolumes(Vec<Vec<u8>>),
-    /// Access control lists of an archive in a form that is not read.
+    /// Access control lists of an archive that cannot be read.
     AclsNotRead(u64),
     /// The byte at which an archive ends without an end marker.
     NoEndMarker(u64),
@@ -105,7 +105,7 @@ impl fmt::Display for SourceNote {
             }
             SourceNote::AclsNotRead(count) => {
                 let lists = text::count(*count, "text access control list");
-                write!(f, "{lists} cannot be read")
+                write!(f, "{lists} cannot be read: unknown names, or no list that Linux accepts")
             }
             SourceNote::NoEndMarker(at) => write!(
                 f,

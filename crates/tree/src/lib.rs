@@ -13,6 +13,7 @@ mod check;
 mod date;
 mod error;
 mod fs;
+mod host_ids;
 mod integers;
 pub mod json;
 mod output;
@@ -40,6 +41,7 @@ pub use fs::{
     Overlay, Steps, Storage, StoreId, Time, WalkStep, Xattr, all_or_nothing, diff, edit,
     entry_named, extract, is_valid_name, manifest, rescue, tar, walk_host_dir, with_metadata,
 };
+pub use host_ids::HostIds;
 pub use integers::{high_u32, low_u32, to_u64, to_usize, wide_u64};
 pub use output::{MemoryResult, Output, OutputKind, OutputTarget, WrittenExtent, spool, temporary};
 pub use prepare::{

@@ -1,5 +1,6 @@
 //! The integration tests of `restow`: the program itself, from outside.
 
+mod acls; // access control lists and labels in archives of and for other programs
 mod address; // subvolumes and odd names in the addresses of sources
 mod btrfs; // btrfs images, made
 mod btrfs_source; // btrfs images, read, checked and described

@@ -337,7 +337,7 @@ fn standard_input_is_an_image_if_it_can_seek() {
     }
 }
 
-/// An access control list in words only, as star writes it, is lost: that is said, and no success.
+/// An access control list that Linux refuses is lost: that is said, and no success.
 #[test]
 fn what_an_archive_loses_is_named_and_exits_with_1() {
     let dir = TempDir::new();
@@ -354,7 +354,8 @@ fn what_an_archive_loses_is_named_and_exits_with_1() {
     command.args(["--pax-option=SCHILY.acl.access:=user::rw-", "file"]);
     testkit::run(&mut command);
     let (code, _, words) = run_in(dir.path(), ["copy", "-q", "x.tar", "y"]);
-    let expected = "restow: x.tar: 1 text access control list cannot be read\n";
+    let expected = "restow: x.tar: 1 text access control list cannot be read: \
+                    unknown names, or no list that Linux accepts\n";
     assert_eq!((code, &*words), (1, expected));
     assert_eq!(
         fs::metadata(dir.join("y/file")).unwrap().mode() & 0o777,

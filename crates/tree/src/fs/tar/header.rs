@@ -14,8 +14,9 @@
 )]
 
 use super::Fragment;
+use super::acl::{self, Acl};
 use crate::integers::{to_u64, to_usize};
-use crate::{Corrupt, Error, Result, Time, Xattr, base64};
+use crate::{Corrupt, Error, HostIds, Result, Time, Xattr, base64};
 
 /// The size of a tar block. A header is one block, and data is padded to whole blocks.
 pub(super) const BLOCK: u64 = 512;
@@ -26,6 +27,11 @@ pub(super) type Block = [u8; 512];
 /// Maximum number of fragments of sparse files in one archive: 256 MiB of memory, far above any
 /// archive of real files.
 pub(super) const FRAGMENTS_MAX: usize = 1 << 24;
+
+/// The record in which GNU tar stores the label of SELinux, and the attribute that holds it in
+/// Linux.
+pub(super) const SELINUX_RECORD: &str = "RHT.security.selinux";
+pub(super) const SELINUX_XATTR: &[u8] = b"security.selinux";
 
 /// Parses a number in a header: octal digits surrounded by spaces and NULs, or base 256 if the
 /// first byte's high bit is set.
@@ -135,7 +141,12 @@ pub(super) struct Overrides {
     pub(super) dev_major: Option<u32>,
     pub(super) dev_minor: Option<u32>,
     pub(super) has_xattrs: bool,
-    pub(super) has_acl: bool,
+    /// The permissions in the access control list, of the attribute or else of the text.
+    pub(super) permissions: Option<u16>,
+    /// Whether the attributes of the access and the default list are there, and whether a text is
+    /// there that cannot be read.
+    pub(super) has_list: [bool; 2],
+    pub(super) has_unread_text: [bool; 2],
     pub(super) sparse: PaxSparse,
 }
 
@@ -154,7 +165,7 @@ pub(super) struct PaxSparse {
 
 impl Overrides {
     /// Adds the records of a PAX header, whose text begins at byte `at` of the archive.
-    pub(super) fn take_in(&mut self, records: &[u8], at: u64) -> Result<()> {
+    pub(super) fn take_in(&mut self, records: &[u8], at: u64, ids: &HostIds) -> Result<()> {
         for record in PaxRecords::new(records, at) {
             let PaxRecord { key, value, at } = record?;
             let number = || decimal(value, at);
@@ -191,18 +202,49 @@ impl Overrides {
                         self.sparse.push(decimal(text, at)?, at, is_offset)?;
                     }
                 }
-                _ if key.starts_with(b"SCHILY.acl.") => self.has_acl = true,
-                _ if xattr_name(key).is_some() => self.has_xattrs = true,
+                _ if key == SELINUX_RECORD.as_bytes() => self.has_xattrs = true,
+                _ if key.starts_with(b"SCHILY.acl.") => self.take_in_acl(key, value, ids),
+                _ if let Some((name, _)) = xattr_name(key) => {
+                    self.has_xattrs = true;
+                    for (has, (list, _)) in self.has_list.iter_mut().zip(acl::LISTS) {
+                        *has |= name == list.as_bytes();
+                    }
+                    if key == b"SCHILY.xattr.system.posix_acl_access" {
+                        self.permissions = Acl::from_xattr(value).map(|acl| acl.mode());
+                    }
+                }
                 _ => {} // Comments, character sets, user names, and what other writers invented.
             }
         }
         Ok(())
     }
 
+    /// Adds the text of an access control list.
+    fn take_in_acl(&mut self, key: &[u8], text: &[u8], ids: &HostIds) {
+        let kind = usize::from(key != b"SCHILY.acl.access");
+        let acl = Acl::from_text(text, ids).filter(|_| key != b"SCHILY.acl.ace");
+        let [has_access, _] = self.has_list;
+        match &acl {
+            Some(acl) if kind == 0 && !has_access => self.permissions = Some(acl.mode()),
+            _ => {}
+        }
+        self.has_xattrs |= acl.is_some();
+        if let Some(unread) = self.has_unread_text.get_mut(kind) {
+            *unread |= acl.is_none() && !text.is_empty();
+        }
+    }
+
+    /// Whether an access control list is there in no form that can be read.
+    pub(super) fn has_unread_acl(&self) -> bool {
+        let mut lists = self.has_unread_text.iter().zip(self.has_list);
+        lists.any(|(&is_unread, has_list)| is_unread && !has_list)
+    }
+
     /// Whether it contains anything that only makes sense for a single file.
     pub(super) fn is_for_one_file(&self) -> bool {
         let has_name = self.path.is_some() || self.link_target.is_some();
-        has_name || self.has_xattrs || self.sparse != PaxSparse::default()
+        let has_acl = self.has_unread_text != [false; 2];
+        has_name || self.has_xattrs || has_acl || self.sparse != PaxSparse::default()
     }
 }
 
@@ -226,11 +268,18 @@ impl PaxSparse {
 }
 
 /// The extended attributes in the records of a PAX header, sorted by name. If a name repeats, the
-/// last one counts.
-pub(super) fn xattrs(records: &[u8], at: u64, value_bytes_max: u32) -> Result<Vec<Xattr>> {
+/// last one counts. An attribute itself counts more than its form for other systems.
+pub(super) fn xattrs(
+    records: &[u8],
+    at: u64,
+    value_bytes_max: u32,
+    ids: &HostIds,
+) -> Result<Vec<Xattr>> {
     let mut found: Vec<Xattr> = Vec::new();
+    let mut others: Vec<Xattr> = Vec::new();
     for record in PaxRecords::new(records, at) {
         let PaxRecord { key, value, at } = record?;
+        others.extend(from_other_form(key, value, ids));
         let Some((name, value)) = (match xattr_name(key) {
             None => None,
             Some((name, XattrStyle::Schily)) => Some((percent_decoded(name), value.to_vec())),
@@ -258,15 +307,19 @@ pub(super) fn xattrs(records: &[u8], at: u64, value_bytes_max: u32) -> Result<Ve
             }
             .into());
         }
-        if value.len() > to_usize(value_bytes_max) {
-            return Err(Error::Limit(
-                "size of an extended attribute in a tar archive",
-            ));
-        }
         found.push(Xattr {
             name: name.into(),
             value: value.into(),
         });
+    }
+    others.append(&mut found);
+    let mut found = others;
+    if found
+        .iter()
+        .any(|it| it.value.len() > to_usize(value_bytes_max))
+    {
+        let what = "size of an extended attribute in a tar archive";
+        return Err(Error::Limit(what));
     }
     // The sort is stable, so the last of equals is the last in the archive.
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -274,6 +327,27 @@ pub(super) fn xattrs(records: &[u8], at: u64, value_bytes_max: u32) -> Result<Ve
     found.dedup_by(|next, kept| next.name == kept.name);
     found.reverse();
     Ok(found)
+}
+
+/// The attribute in a record that is not named after it.
+fn from_other_form(key: &[u8], value: &[u8], ids: &HostIds) -> Option<Xattr> {
+    if key == SELINUX_RECORD.as_bytes() {
+        // The attribute ends with a NUL.
+        let label = value.strip_suffix(b"\0").unwrap_or(value);
+        return Some(Xattr {
+            name: SELINUX_XATTR.into(),
+            value: [label, b"\0"].concat().into(),
+        });
+    }
+    let is_it = |(_, record): &&(&str, &str)| key == record.as_bytes();
+    let (name, record) = acl::LISTS.iter().find(is_it)?;
+    let acl = Acl::from_text(value, ids)?;
+    // Linux has an access list in the mode alone if that suffices.
+    let is_mode = acl.is_mode() && record.ends_with("access");
+    (!is_mode).then(|| Xattr {
+        name: name.as_bytes().into(),
+        value: acl.emit_xattr().into(),
+    })
 }
 
 enum XattrStyle {
@@ -603,7 +677,7 @@ mod tests {
     fn records_with_wrong_lengths_are_refused_where_they_are() {
         let mut overrides = Overrides::default();
         overrides
-            .take_in(b"12 path=a/b\n13 uid=70000\n", 0)
+            .take_in(b"12 path=a/b\n13 uid=70000\n", 0, &HostIds::default())
             .unwrap();
         assert_eq!(
             (overrides.path.as_deref(), overrides.uid),
@@ -623,7 +697,7 @@ mod tests {
         ] {
             let mut text = b"12 path=a/b\n".to_vec();
             text.extend(bad);
-            match Overrides::default().take_in(&text, 1000) {
+            match Overrides::default().take_in(&text, 1000, &HostIds::default()) {
                 Err(Error::Corrupt(corrupt)) => assert_eq!(corrupt.at, 1012, "{corrupt}"),
                 other => panic!("{}: {other:?}", bad.escape_ascii()),
             }
@@ -634,13 +708,13 @@ mod tests {
     fn xattrs_of_both_styles_last_wins() {
         let records = b"31 SCHILY.xattr.user.a%3Db=one\n26 SCHILY.xattr.user.z=\n\0\n\
             32 LIBARCHIVE.xattr.user.z=dHdv\n";
-        let found = xattrs(records, 0, 100).unwrap();
+        let found = xattrs(records, 0, 100, &HostIds::default()).unwrap();
         let found: Vec<_> = found.iter().map(|x| (&*x.name, &*x.value)).collect();
         assert_eq!(
             found,
             [(&b"user.a=b"[..], &b"one"[..]), (b"user.z", b"two")]
         );
-        assert!(xattrs(records, 0, 2).is_err());
+        assert!(xattrs(records, 0, 2, &HostIds::default()).is_err());
     }
 
     #[test]

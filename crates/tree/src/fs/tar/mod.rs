@@ -2,10 +2,10 @@
 //! ([`write`](fn@write)).
 //!
 //! The reader accepts v7, ustar (POSIX.1-1988), PAX (POSIX.1-2001) and GNU archives, with long
-//! names, extended attributes (the records `SCHILY.xattr.*` and `LIBARCHIVE.xattr.*`), sparse files
-//! (old GNU, PAX 0.0, 0.1 and 1.0), devices, hard links, and times with nanoseconds and before
-//! 1970. The writer creates PAX archives, with records only where the plain header does not
-//! suffice, and with sparse files in GNU's PAX 1.0 format.
+//! names, extended attributes (the records `SCHILY.xattr.*`, `LIBARCHIVE.xattr.*`, `SCHILY.acl.*`
+//! and `RHT.security.selinux`), sparse files (old GNU, PAX 0.0, 0.1 and 1.0), devices, hard links,
+//! and times with nanoseconds and before 1970. The writer creates PAX archives, with records only
+//! where the plain header does not suffice, and with sparse files in GNU's PAX 1.0 format.
 //!
 //! Where tar leaves a choice, these rules apply:
 //! - Directories that are in the path of a file but not in the archive are *implied*, with mode
@@ -18,6 +18,7 @@
 //! - An archive without its end marker is read to its end and noted: it may have been cut off
 //!   between two members.
 
+mod acl;
 mod buffer;
 mod header;
 mod pax;
@@ -32,7 +33,7 @@ use super::{
     Checksum, DirEntry, Extent, ExtentKind, FileKind, FileSystem, Ino, Metadata, NOTHING_ENCODED,
     Overlay, Storage, StoreId, Xattr,
 };
-use crate::{Corrupt, Error, Limits, ReadAt, Result};
+use crate::{Corrupt, Error, HostIds, Limits, ReadAt, Result};
 
 pub use write::{Summary, write};
 
@@ -50,6 +51,7 @@ pub struct Tar {
     notes: Notes,
     faults: Vec<Error>,
     cut: Option<Error>,
+    ids: HostIds,
     archive_bytes: u64,
     storage: Storage,
 }
@@ -73,7 +75,8 @@ pub struct Notes {
     pub implied_directories: u64,
     /// Entries replaced by a later entry with the same path.
     pub replaced: u64,
-    /// Entries with access control lists in text form (`SCHILY.acl.*`), which are ignored.
+    /// Entries with access control lists as text (`SCHILY.acl.*`) that are ignored: Linux refuses
+    /// them, or they name users or groups that this machine does not know.
     pub acls_not_read: u64,
     /// Where the archive ends after an entry without an end marker, if it does.
     pub no_end_at: Option<u64>,
@@ -141,6 +144,7 @@ impl Tar {
             notes,
             faults,
             cut,
+            ids,
         } = read::index(&*archive, &limits, options)?;
         let mut whole_seconds = true;
         for number in 0..tree.node_count() as u64 {
@@ -158,6 +162,7 @@ impl Tar {
             notes,
             faults,
             cut,
+            ids,
             storage,
         })
     }
@@ -275,7 +280,8 @@ impl FileSystem for Tar {
         let mut records = vec![0; in_archive.xattrs_len as usize];
         let at = in_archive.xattrs_at;
         self.archive.read_exact_at(&mut records, at)?;
-        header::xattrs(&records, at, self.limits.xattr_value_bytes_max)
+        let value_bytes_max = self.limits.xattr_value_bytes_max;
+        header::xattrs(&records, at, value_bytes_max, &self.ids)
     }
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {

@@ -1,6 +1,8 @@
 //! The headers of an entry of a PAX archive.
 
+use super::acl::{self, Acl};
 use super::buffer::Buffer;
+use super::header::{SELINUX_RECORD, SELINUX_XATTR};
 use super::ustar::{self, OCTAL_7_MAX, OCTAL_11_MAX, TypeFlag};
 use crate::{Metadata, Time, Xattr};
 
@@ -131,6 +133,7 @@ impl RecordBuffer {
     }
 
     fn add_xattr(&mut self, xattr: &Xattr) {
+        self.add_other_form(xattr);
         // A key ends at the first equals sign; GNU tar and libarchive read `%3D` as one.
         let mut key = b"SCHILY.xattr.".to_vec();
         for &byte in &xattr.name {
@@ -141,6 +144,23 @@ impl RecordBuffer {
             }
         }
         self.add_bytes(&key, &xattr.value);
+    }
+
+    /// Adds the record from which GNU tar and libarchive restore an attribute that they do not
+    /// take as one, or only with options.
+    fn add_other_form(&mut self, xattr: &Xattr) {
+        if *xattr.name == *SELINUX_XATTR {
+            let label = xattr.value.strip_suffix(b"\0").unwrap_or(&xattr.value);
+            self.add(SELINUX_RECORD, label);
+        }
+        let mut lists = acl::LISTS.iter();
+        let list = lists.find(|(name, _)| *xattr.name == *name.as_bytes());
+        if let Some((record, acl)) = list.and_then(|(_, record)| {
+            let acl = Acl::from_xattr(&xattr.value)?;
+            Some((record, acl))
+        }) {
+            self.add(record, acl.emit_text().as_bytes());
+        }
     }
 
     fn add_bytes(&mut self, key: &[u8], value: &[u8]) {

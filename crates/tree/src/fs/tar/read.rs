@@ -15,8 +15,8 @@ use super::header::{self, BLOCK, Block, FRAGMENTS_MAX, Overrides};
 use super::ustar::{self, Dialect};
 use super::{Fragment, InArchive, MemberContent, Notes, Sparse, TarOptions};
 use crate::{
-    Corrupt, Device, Error, FileKind, Ino, Limits, Metadata, Overlay, ReadAt, Result, Time, to_u64,
-    to_usize,
+    Corrupt, Device, Error, FileKind, HostIds, Ino, Limits, Metadata, Overlay, ReadAt, Result,
+    Time, to_u64, to_usize,
 };
 
 /// Maximum size of the PAX records or the long name before an entry. Real ones hold a path and some
@@ -48,6 +48,8 @@ pub(super) struct Index {
     pub(super) faults: Vec<Error>,
     /// Why the last file is in the tree although the archive ends within it.
     pub(super) cut: Option<Error>,
+    /// The users and groups that were looked up.
+    pub(super) ids: HostIds,
 }
 
 /// Reads all headers of an archive.
@@ -64,6 +66,7 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) 
         skips: options.skip_damaged,
         faults: Vec::new(),
         cut: None,
+        ids: HostIds::default(),
         tree: Overlay::new(&IMPLIED_DIRECTORY, InArchive::implied()),
         notes: Notes::default(),
         entries: 0,
@@ -95,6 +98,7 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) 
         notes: scan.notes,
         faults: scan.faults,
         cut: scan.cut,
+        ids: scan.ids,
     })
 }
 
@@ -107,6 +111,7 @@ struct Scan<'a> {
     faults: Vec<Error>,
     /// Why the last file can be read in part only.
     cut: Option<Error>,
+    ids: HostIds,
     tree: Overlay<InArchive>,
     notes: Notes,
     entries: u64,
@@ -212,7 +217,7 @@ impl Scan<'_> {
                         let got = first_at;
                         Err(Corrupt { what, at, got }.into())
                     } else {
-                        overrides.take_in(&text, text_at)
+                        overrides.take_in(&text, text_at, &self.ids)
                     };
                     fault = fault.or(self.or_later(taken)?);
                     at = next;
@@ -255,8 +260,8 @@ impl Scan<'_> {
     /// Takes in the records of a global header.
     fn global(&mut self, overrides: &mut Overrides, text: &[u8], at: u64) -> Result<()> {
         let mut global = self.global.clone();
-        global.take_in(text, at)?;
-        overrides.take_in(text, at)?;
+        global.take_in(text, at, &self.ids)?;
+        overrides.take_in(text, at, &self.ids)?;
         // Large values must not be kept and applied to all following entries.
         if global.is_for_one_file() {
             return Err(Error::Unsupported(
@@ -364,11 +369,15 @@ impl Scan<'_> {
             }
             _ => {}
         }
-        if overrides.has_acl {
+        if overrides.has_unread_acl() {
             self.notes.acls_not_read = self.notes.acls_not_read.saturating_add(1);
         }
         self.next = Some(next);
-        let permissions = low_bits(header::number(&block[100..108], at)?) & 0o7777;
+        let mut permissions = low_bits(header::number(&block[100..108], at)?) & 0o7777;
+        // libarchive stores the owning group's permissions in the mode, where Linux has the mask.
+        if let Some(listed) = overrides.permissions.filter(|_| kind != FileKind::Symlink) {
+            permissions = permissions & 0o7000 | listed;
+        }
         let metadata = Metadata {
             uid: field_or(overrides.uid, &block[108..116], at)?,
             gid: field_or(overrides.gid, &block[116..124], at)?,
