@@ -14,7 +14,8 @@ use crate::disk::raw::LABEL_BYTES;
 const BYTES_MAX: u64 = 1 << 62;
 
 /// Options for creating a file system. [`Options::default`] gives the usual ones, and a method for
-/// each field changes it: `Options::default().label(b"root".to_vec())`.
+/// each field changes it: `Options::default().label(b"root".to_vec())`. Codecs and levels are those
+/// of the crate `restow-codec`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {

@@ -68,7 +68,24 @@ impl EncodedWrite<'_> {
     }
 
     /// Decodes the extent as Linux does and returns the bytes that the file gets:
-    /// `unencoded_file_len` of them. `buffer` is memory to reuse.
+    /// `unencoded_file_len` of them. `decoder` (of the crate `restow-codec`) and `buffer` are
+    /// memory to reuse for any number of extents.
+    ///
+    /// ```no_run
+    /// use sendstream::{Command, StreamReader};
+    ///
+    /// let (mut decoder, mut buffer) = (codec::Decoder::new(), Vec::new());
+    /// let mut reader = StreamReader::new(std::io::stdin().lock());
+    /// while let Some(_version) = reader.next_stream()? {
+    ///     while let Some(record) = reader.next_command()? {
+    ///         if let Command::EncodedWrite(write) = &record.command {
+    ///             let content = write.decode(&mut decoder, &mut buffer)?;
+    ///             println!("{} bytes for {}", content.len(), write.path.escape_ascii());
+    ///         }
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The data breaks its format.

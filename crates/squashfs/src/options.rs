@@ -22,13 +22,15 @@ pub enum Fragments {
 }
 
 /// Options for creating an image: those of [`Options::default`], and a method for each that
-/// replaces it.
+/// replaces it. Codecs and levels are those of the crate `restow-codec`.
 ///
 /// ```
+/// use codec::Settings;
 /// use squashfs::{Fragments, Options};
 ///
 /// let options = Options::default()
 ///     .block_bytes(1 << 20)
+///     .compression(Settings::Zstd { level: 19 })
 ///     .fragments(Fragments::Always);
 /// ```
 #[derive(Clone, Debug)]

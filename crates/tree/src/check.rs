@@ -7,11 +7,19 @@ use crate::{Error, Result};
 /// Findings after this many are only counted.
 const FINDINGS_MAX: u64 = 1000;
 
-/// What to check.
+/// The parts of an image to check: all metadata, and as much of the data as `data` says.
+///
+/// The default is [`CheckOptions::EVERYTHING`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// What of the data, beside all metadata.
+    /// How data is checked.
     pub data: DataCheck,
+}
+
+impl Default for CheckOptions {
+    fn default() -> CheckOptions {
+        CheckOptions::EVERYTHING
+    }
 }
 
 impl CheckOptions {

@@ -1,8 +1,29 @@
 //! Writes a tree into a host directory.
 //!
+//! ```
+//! use tree::extract::{ExtractOptions, extract};
+//! use tree::{Inventory, Limits, NoProgress};
+//!
+//! fn restore(tree: &dyn tree::FileSystem, to: &std::path::Path) -> tree::Result<bool> {
+//!     let inventory = Inventory::of(tree, &Limits::default())?;
+//!     let mut options = ExtractOptions::default();
+//!     options.owners = false;
+//!     let done = extract(&inventory, to, &options, &NoProgress)?;
+//!     for (_, name, count) in done.unrestored.counts() {
+//!         println!("{count} {name} could not be restored");
+//!     }
+//!     Ok(done.unrestored.is_empty())
+//! }
+//! # let to = std::env::temp_dir().join(format!("extract-{}", std::process::id()));
+//! # restore(&tree::HostDir::open("src/fs/extract".as_ref())?, &to)?;
+//! # assert!(to.join("mod.rs").exists());
+//! # std::fs::remove_dir_all(to)?;
+//! # Ok::<(), tree::Error>(())
+//! ```
+//!
 //! Every file is created relative to an open directory that this module created itself, under a
 //! name that the inventory has checked. No path is ever resolved as text, so nothing can be written
-//! outside the target, whatever the tree contains. The target appears under its name once it is
+//! outside the target by any tree. The target appears under its name once it is
 //! complete: see `target.rs`; or its files move into a directory that holds others: see `merge.rs`.
 //!
 //! The ordered map writes the files: small ones in batches, big ones in parts. Hard links follow,
@@ -54,7 +75,8 @@ const OPEN_LEVELS_MAX: usize = 32;
 /// Number of example files for each [`Aspect`].
 const EXAMPLES_MAX: u64 = 5;
 
-/// How to extract.
+/// How to extract. By default, an existing target is refused, owners are restored, everything is
+/// synced, and a file that cannot be read is an error.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtractOptions {
     /// What to do with an existing target. A missing target or an empty directory is always filled.
@@ -68,6 +90,18 @@ pub struct ExtractOptions {
     pub skip_unreadable: bool,
     /// Number of threads that write.
     pub parallel: Parallel,
+}
+
+impl Default for ExtractOptions {
+    fn default() -> ExtractOptions {
+        ExtractOptions {
+            existing: Existing::Refuse,
+            owners: true,
+            sync: true,
+            skip_unreadable: false,
+            parallel: Parallel::available(),
+        }
+    }
 }
 
 /// What to do with a target that exists.
@@ -226,7 +260,8 @@ impl Unrestored {
     }
 }
 
-/// Writes a tree into the directory `to`. What happens to an existing one, `options` say.
+/// Writes a tree into the directory `to`; [`ExtractOptions::existing`] decides about an existing
+/// one.
 ///
 /// The tree is written under a temporary name next to `to` and renamed once it is complete. A mount
 /// point or the working directory cannot be replaced: then the tree is written under a temporary
