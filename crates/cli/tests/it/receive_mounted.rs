@@ -500,7 +500,8 @@ fn compressed_inline_data_with_more_behind_it_is_received() {
 #[test]
 #[ignore = "needs root"]
 fn a_parent_of_another_transaction_is_built_on() {
-    let (Some(btrfs), Some(mkfs)) = (tool("btrfs"), tool("mkfs.btrfs")) else {
+    let tools = ["btrfs", "mkfs.btrfs", "python3"].map(tool);
+    let [Some(btrfs), Some(mkfs), Some(python)] = tools else {
         return;
     };
     let mounts = [0; 3].map(|_| mounted(&mkfs, "noatime"));
@@ -543,9 +544,7 @@ args = bytearray(struct.pack('=QQHHI qQQiI', 0, 1 << 20, 1, 0, 0, two.fileno(), 
 fcntl.ioctl(one, 0xc0189436, args)
 assert struct.unpack_from('=Qi', args, 40) == (1 << 20, 0), args
 ";
-    run(Program::new("python3")
-        .args(["-c", dedupe])
-        .current_dir(laptop));
+    run(python.command().args(["-c", dedupe]).current_dir(laptop));
     run(Program::new("sync").arg("-f").arg(laptop));
     let deduplicated = send(laptop, &["send", "-p", "a", "b"], "deduplicated");
     let manifest = |at: &Path| run_in(at, ["manifest", "."]).1;

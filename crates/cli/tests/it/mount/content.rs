@@ -3,9 +3,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testkit::{
-    Access, BackingFile, FsType, LoopDevice, Mount, TempDir, nasty_tree, run, skip, tool,
-};
+use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, nasty_tree, run, tool};
 
 use super::{Foreground, Mounted, counter, script};
 use crate::run_in;
@@ -439,8 +437,6 @@ fn an_incremental_stream_is_mounted_on_what_it_is_based_on() {
     }
 }
 
-const PYTHON: &str = "/usr/bin/python3";
-
 /// Opens a file by a handle, as a server of NFS does.
 const BY_HANDLE: &str = r#"
 import ctypes, os, sys
@@ -464,9 +460,9 @@ else:
 #[test]
 #[ignore = "needs root"]
 fn a_file_handle_of_nfs_is_valid_after_the_next_mount() {
-    if !Path::new(PYTHON).exists() {
-        return skip("python3: apt-get install python3");
-    }
+    let Some(python) = tool("python3") else {
+        return;
+    };
     let dir = TempDir::new();
     script(
         dir.path(),
@@ -477,7 +473,7 @@ fn a_file_handle_of_nfs_is_valid_after_the_next_mount() {
         assert_eq!(code, 0, "{words}");
         let kept = dir.join(format!("{image}.handle"));
         let ask = |mounted: &Mounted| {
-            let mut command = Command::new(PYTHON);
+            let mut command = python.command();
             command.args(["-c", BY_HANDLE]).arg(mounted.path());
             let output = run(command.arg(&kept).arg("a/b/file"));
             String::from_utf8(output.stdout).unwrap()
