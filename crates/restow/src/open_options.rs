@@ -33,6 +33,7 @@ pub struct OpenOptions {
     /// Tar: read on after the end, as for concatenated archives.
     pub ignore_zeros: bool,
     /// Tar: leave out members that cannot be read, and say which in [`crate::SourceTree::lost`].
+    /// btrfs: show files whose directories are lost in `lost+found`.
     pub skip_damaged: bool,
     /// The directory for unnamed files with the content of pipes and of compressed archives: a
     /// place for large files.

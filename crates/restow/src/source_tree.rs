@@ -17,6 +17,9 @@ use crate::{
     is_same_file, replayed, text,
 };
 
+/// The way out where nothing of a btrfs image can be read.
+const OLDER_ROOTS: &str = "--older-root 1, 2 or 3 reads an earlier commit";
+
 /// A tree to read, with the name that it has for the user.
 pub struct SourceTree {
     tree: Arc<dyn FileSystem>,
@@ -223,7 +226,19 @@ impl SourceTree {
         address: &Address,
         options: &OpenOptions,
     ) -> Result<SourceTree> {
-        let tree = Arc::new(open_subvolume(btrfs, address, options)?);
+        let tree = open_subvolume(btrfs, address, options).and_then(|tree| {
+            // Without its root directory, nothing is read but by a rescue.
+            if !options.skip_damaged {
+                tree.metadata(tree.root())?;
+            }
+            Ok(Arc::new(tree))
+        });
+        let tree = match tree {
+            Err(Error::Tree(error @ tree::Error::Corrupt(_))) => {
+                return Err(Error::from(error).during(format!("read its trees ({OLDER_ROOTS})")));
+            }
+            tree => tree?,
+        };
         let format = SourceFormat::Btrfs(Arc::clone(&tree));
         let mut source = SourceTree::of(tree, format, address);
         if btrfs.has_log() && !options.no_log && options.older_root == 0 {
@@ -368,7 +383,12 @@ impl SourceTree {
     /// Names the file of an error in this source as the user knows it.
     pub fn name_error(&self, error: tree::Error) -> Error {
         let tree::Error::File { verb, path, error } = error else {
-            return Error::from(error).during(format!("read {}", self.name));
+            let is_damaged = matches!(error, tree::Error::Corrupt(_)) && self.subvolume().is_some();
+            let mut operation = format!("read {}", self.name);
+            if is_damaged {
+                operation += &format!(" ({OLDER_ROOTS})");
+            }
+            return Error::from(error).during(operation);
         };
         let operation = format!("{verb} {}", self.path_name(&path));
         let can_be_skipped = verb == "read" && !path.is_empty();
@@ -483,6 +503,9 @@ pub fn open_subvolume(
     let mut subvolume = btrfs.subvolume(id)?;
     if options.ignore_checksums {
         subvolume = subvolume.ignoring_checksums();
+    }
+    if options.skip_damaged {
+        subvolume = subvolume.with_lost_files();
     }
     Ok(if options.no_nested {
         subvolume.without_nested()

@@ -9,9 +9,10 @@ use std::sync::{Arc, PoisonError};
 
 use tree::{DirEntry, Error, FileKind, Ino, Result};
 
-use super::files::{Names, Subvolume};
+use super::files::Subvolume;
+use super::ino_map::beside;
+use super::scan::{LOST_AND_FOUND, TreeScan};
 use crate::disk::dir::{self, DirItemEntry, EntryTarget};
-use crate::disk::inode::{InodeName, for_each_name};
 use crate::disk::key::{Key, item};
 use crate::disk::subvolume;
 use crate::disk::tree::{Cursor, Tree};
@@ -48,52 +49,59 @@ impl Subvolume {
         (entries.into_values().collect(), errors)
     }
 
-    /// The names in damaged directories of a subvolume, as inodes have them.
-    fn names_of_inodes(&self, tree: &Tree) -> Result<Arc<Names>> {
-        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(names) = known.get(&tree.id) {
-            return Ok(Arc::clone(names));
+    /// The names and the lost files of a damaged subvolume.
+    fn scan(&self, tree: &Tree) -> Result<Arc<TreeScan>> {
+        let mut known = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scan) = known.get(&tree.id) {
+            return Ok(Arc::clone(scan));
         }
-        let volume = self.volume();
-        let mut cursor = tree.readable(volume, Key::MIN, Key::MAX)?;
-        while cursor.item().is_some() {
-            cursor.advance()?;
-        }
-        // Only names in directories that lost some are worth keeping.
-        let lost: Vec<(Key, Option<Key>)> = cursor
-            .damage()
-            .iter()
-            .map(|damage| (damage.from, damage.end))
-            .collect();
-        let is_damaged = |dir: u64| {
-            let (first, last) = (
-                Key::new(dir, item::DIR_ITEM, 0),
-                Key::new(dir, item::DIR_INDEX, u64::MAX),
-            );
-            let mut lost = lost.iter();
-            lost.any(|(from, end)| *from <= last && end.is_none_or(|end| end > first))
+        let scan = TreeScan::of(self.volume(), &self.btrfs().roots, tree)?;
+        let scan = Arc::new(scan);
+        known.insert(tree.id, Arc::clone(&scan));
+        Ok(scan)
+    }
+
+    /// Whether lost files are looked for, and this is a directory without an inode.
+    pub(super) fn is_lost_directory(&self, tree: &Tree, number: u64) -> bool {
+        let is_known = || {
+            let scan = self.scan(tree);
+            scan.is_ok_and(|scan| scan.directories.contains(&number))
         };
-        let mut names = Names::new();
-        let mut cursor = tree.readable(volume, Key::MIN, Key::MAX)?;
-        while let Some(item) = cursor.item() {
-            let number = item.key.objectid;
-            let add = |reference: InodeName<'_>| {
-                if reference.parent != number && is_damaged(reference.parent) {
-                    let dir = names.entry(reference.parent).or_default();
-                    dir.push((reference.name.into(), number));
-                }
-                Ok(())
-            };
-            // A damaged item has no names.
-            let _ = match item.key.kind {
-                item::INODE_REF | item::INODE_EXTREF => for_each_name(&item, add),
-                _ => Ok(()),
-            };
-            cursor.advance()?;
+        self.finds_lost && (number == LOST_AND_FOUND || is_known())
+    }
+
+    /// Adds `lost+found` to the entries of a subvolume's root directory, if it has lost files and
+    /// they are looked for.
+    pub(super) fn add_lost_and_found(&self, tree: &Tree, dir: Ino, entries: &mut Vec<DirEntry>) {
+        if !self.finds_lost || self.lost_entries(tree, dir).is_empty() {
+            return;
         }
-        let names = Arc::new(names);
-        known.insert(tree.id, Arc::clone(&names));
-        Ok(names)
+        let mut name = b"lost+found".to_vec();
+        while entries.iter().any(|entry| *entry.name == *name) {
+            name.push(b'~');
+        }
+        let at = entries.partition_point(|entry| *entry.name < *name);
+        let found = DirEntry {
+            name: name.into(),
+            ino: beside(dir, LOST_AND_FOUND),
+            kind: FileKind::Directory,
+        };
+        entries.insert(at, found);
+    }
+
+    /// The entries of `lost+found`: each lost file with its inode number as its name.
+    pub(super) fn lost_entries(&self, tree: &Tree, dir: Ino) -> Vec<DirEntry> {
+        let Ok(scan) = self.scan(tree) else {
+            return Vec::new();
+        };
+        let entry = |(&number, &kind): (&u64, &FileKind)| DirEntry {
+            name: number.to_string().into_bytes().into(),
+            ino: beside(dir, number),
+            kind,
+        };
+        let mut entries: Vec<DirEntry> = scan.lost.iter().map(entry).collect();
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        entries
     }
 }
 
@@ -148,8 +156,8 @@ impl ReadableEntries<'_> {
     /// Adds the entries that inodes and nested subvolumes have.
     fn read_references(&mut self) {
         let subvolume = self.subvolume;
-        if let Ok(names) = subvolume.names_of_inodes(self.tree) {
-            for (name, number) in names.get(&self.number).into_iter().flatten() {
+        if let Ok(scan) = subvolume.scan(self.tree) {
+            for (name, number) in scan.names.get(&self.number).into_iter().flatten() {
                 let target = EntryTarget::Inode(*number);
                 match subvolume.inode_in(self.tree, *number) {
                     Ok(inode) => self.add(&DirItemEntry {

@@ -10,6 +10,7 @@ use tree::{
 
 use super::Btrfs;
 use super::ino_map::{self, INODE_BITS, InoMap, MappedIno, Resolved};
+use super::scan::{LOST_AND_FOUND, TreeScan};
 use crate::disk::dir::{self, EntryTarget};
 use crate::disk::extent::{ExtentBody, FileExtent};
 use crate::disk::inode::{StoredInode, for_each_name};
@@ -23,12 +24,8 @@ use crate::options::{NewSubvolume, Numbers, Received};
 /// Longest link target in bytes: that of a path.
 const LINK_BYTES_MAX: u64 = 4096;
 
-/// For each subvolume with damaged directories, by ID: the names in these, as their inodes have
-/// them.
-type NamesOfInodes = Mutex<HashMap<u64, Arc<Names>>>;
-
-/// The names in each directory, and the inode that each belongs to.
-pub(super) type Names = HashMap<u64, Vec<(Box<[u8]>, u64)>>;
+/// Why `lost+found` cannot be listed like another directory.
+const NAMES_LOST: Error = Error::Inconsistent("their names and directories are lost");
 
 /// An inode with its content.
 pub(super) struct FileInode {
@@ -90,8 +87,10 @@ pub struct Subvolume {
     /// needed.
     checksums: Option<Tree>,
     table: RwLock<InoMap>,
-    /// The names in damaged directories.
-    pub(super) names: NamesOfInodes,
+    /// Whether files without names are shown.
+    pub(super) finds_lost: bool,
+    /// What is left of damaged subvolumes, by ID.
+    pub(super) scans: Mutex<HashMap<u64, Arc<TreeScan>>>,
 }
 
 impl Subvolume {
@@ -105,7 +104,8 @@ impl Subvolume {
             large: OnceLock::new(),
             checksums: btrfs.shown_checksums().ok().flatten(),
             table: RwLock::new(InoMap::new(tree)),
-            names: NamesOfInodes::default(),
+            finds_lost: false,
+            scans: Mutex::default(),
         }
     }
 
@@ -124,6 +124,19 @@ impl Subvolume {
     pub fn ignoring_checksums(self) -> Subvolume {
         Subvolume {
             ignores_checksums: true,
+            ..self
+        }
+    }
+
+    /// The subvolume with all files that can be read, for a rescue. A damaged directory without an
+    /// inode is listed in its place, with mode 0700 and dated 1970. Files and directories to which
+    /// no name leads are in `lost+found` of their subvolume's root directory, named by their inode
+    /// numbers. Reading such directories fails, and
+    /// [`list_readable`](FileSystem::list_readable) lists them.
+    #[must_use]
+    pub fn with_lost_files(self) -> Subvolume {
+        Subvolume {
+            finds_lost: true,
             ..self
         }
     }
@@ -368,7 +381,7 @@ impl Subvolume {
                 if number >> INODE_BITS != 0 {
                     return Err(Error::Limit("inode numbers of a btrfs subvolume"));
                 }
-                Ino(dir_ino.0 >> INODE_BITS << INODE_BITS | number)
+                ino_map::beside(dir_ino, number)
             }
             EntryTarget::Subvolume(id) => self.nested(tree, dir, dir_ino, id, entry.name)?,
         };
@@ -430,7 +443,12 @@ impl FileSystem for Subvolume {
 
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
         match self.resolve(ino)? {
-            Resolved::Inode(tree, number) => Ok(self.inode_in(&tree, number)?.metadata(number)),
+            Resolved::Inode(tree, number) => match self.inode_in(&tree, number) {
+                Err(_) if self.is_lost_directory(&tree, number) => {
+                    Ok(Metadata::new(FileKind::Directory, 0o700))
+                }
+                inode => Ok(inode?.metadata(number)),
+            },
             Resolved::Empty(dir) => {
                 let parent = self.metadata(dir)?;
                 Ok(Metadata {
@@ -447,6 +465,9 @@ impl FileSystem for Subvolume {
         let Resolved::Inode(tree, number) = self.resolve(dir)? else {
             return Ok(Vec::new());
         };
+        if self.finds_lost && number == LOST_AND_FOUND {
+            return Err(NAMES_LOST);
+        }
         if self.inode_in(&tree, number)?.kind != FileKind::Directory {
             return Err(Error::NotADirectory);
         }
@@ -471,6 +492,9 @@ impl FileSystem for Subvolume {
                 number,
             ));
         }
+        if number == object::FIRST_FREE {
+            self.add_lost_and_found(&tree, dir, &mut entries);
+        }
         Ok(entries)
     }
 
@@ -479,14 +503,26 @@ impl FileSystem for Subvolume {
     }
 
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
-        let found = self.resolve(dir).and_then(|resolved| match resolved {
-            Resolved::Empty(_) => Ok((Vec::new(), Vec::new())),
-            Resolved::Inode(tree, number) => match self.inode_in(&tree, number)?.kind {
-                FileKind::Directory => Ok(self.readable_entries(&tree, number, dir)),
-                _ => Err(Error::NotADirectory),
-            },
-        });
-        found.unwrap_or_else(|error| (Vec::new(), vec![error]))
+        let (tree, number) = match self.resolve(dir) {
+            Ok(Resolved::Inode(tree, number)) => (tree, number),
+            Ok(Resolved::Empty(_)) => return (Vec::new(), Vec::new()),
+            Err(error) => return (Vec::new(), vec![error]),
+        };
+        if self.finds_lost && number == LOST_AND_FOUND {
+            return (self.lost_entries(&tree, dir), vec![NAMES_LOST]);
+        }
+        let lost = match self.inode_in(&tree, number) {
+            Ok(inode) if inode.kind == FileKind::Directory => None,
+            Ok(_) => return (Vec::new(), vec![Error::NotADirectory]),
+            Err(error) if self.is_lost_directory(&tree, number) => Some(error),
+            Err(error) => return (Vec::new(), vec![error]),
+        };
+        let (mut entries, mut errors) = self.readable_entries(&tree, number, dir);
+        if number == object::FIRST_FREE {
+            self.add_lost_and_found(&tree, dir, &mut entries);
+        }
+        errors.extend(lost);
+        (entries, errors)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
@@ -537,6 +573,9 @@ impl FileSystem for Subvolume {
         let Resolved::Inode(tree, number) = self.resolve(ino)? else {
             return Ok(Vec::new());
         };
+        if self.is_lost_directory(&tree, number) {
+            return Ok(Vec::new());
+        }
         let mut xattrs = Vec::new();
         let [first, last] = [0, u64::MAX].map(|hash| Key::new(number, item::XATTR_ITEM, hash));
         let mut cursor = tree.range(self.volume(), first, last)?;

@@ -69,6 +69,11 @@ pub(super) const fn is_of_large(index: u64) -> bool {
     index >= LARGE
 }
 
+/// The inode with this number in the subvolume of another one.
+pub(super) fn beside(other: Ino, number: u64) -> Ino {
+    Ino(other.0 >> INODE_BITS << INODE_BITS | number)
+}
+
 impl InoMap {
     pub(super) fn new(top: Tree) -> InoMap {
         InoMap {

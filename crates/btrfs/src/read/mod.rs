@@ -14,6 +14,7 @@ mod damaged;
 mod files;
 mod ino_map;
 mod replay;
+mod scan;
 mod sharing;
 mod usage;
 

@@ -234,6 +234,47 @@ fn options_of_damaged_images_are_for_btrfs_images_only() {
     }
 }
 
+#[test]
+fn files_are_found_without_the_root_directory() {
+    let dir = TempDir::new();
+    for number in 0..300 {
+        let name = format!("src/{}/{number:060}", number % 3);
+        std::fs::create_dir_all(dir.join(&name).parent().unwrap()).unwrap();
+        std::fs::write(dir.join(&name), format!("content {number}")).unwrap();
+    }
+    done(
+        dir.path(),
+        &[
+            "copy",
+            "-q",
+            "--nodesize=4K",
+            "--metadata=dup",
+            "src",
+            "i.btrfs",
+        ],
+    );
+    let mut image = BtrfsImage::read_file(&dir.join("i.btrfs"));
+    let leaf = image.item(5, (256, 1, 0)).leaf;
+    for place in image.places(leaf) {
+        image.patch(place, &[0; SECTOR]);
+    }
+    image.write_file(&dir.join("i.btrfs"));
+    let (code, _, error) = run_in(dir.path(), ["copy", "i.btrfs", "whole"]);
+    assert!(code == 2 && error.contains("--older-root 1"), "{error}");
+    assert!(!dir.join("whole").exists());
+    let (code, _, error) = run_in(dir.path(), ["copy", "--skip-unreadable", "i.btrfs", "out"]);
+    assert_eq!(code, 1, "{error}");
+    let (code, listed, _) = run_in(dir.path(), ["ls", "-R", "out"]);
+    assert_eq!(code, 0);
+    // Their directories alone are lost.
+    let found = listed
+        .lines()
+        .filter(|line| line.contains("000000000"))
+        .count();
+    assert_eq!(found, 300, "{error}");
+    assert!(error.contains("lost+found"), "{error}");
+}
+
 /// Bytes of addresses that the program may have.
 const MEMORY_MAX: u64 = 256 << 20;
 
