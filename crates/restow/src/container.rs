@@ -50,7 +50,12 @@ pub struct ImageRange {
 
 impl ImageRange {
     /// From a byte of an input to its end, or as far as `len` bytes of it.
-    fn of(input: &Input, bytes: &Arc<dyn ReadAt>, at: u64, len: u64) -> io::Result<ImageRange> {
+    pub(crate) fn of(
+        input: &Input,
+        bytes: &Arc<dyn ReadAt>,
+        at: u64,
+        len: u64,
+    ) -> io::Result<ImageRange> {
         Ok(ImageRange {
             len: len.min(bytes.size()?.saturating_sub(at)),
             bytes: Arc::clone(bytes),

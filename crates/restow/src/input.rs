@@ -54,6 +54,18 @@ impl Input {
         })
     }
 
+    /// Reads standard input like a pipe also if it is a file: it then stands behind what was read.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn in_sequence(mut self) -> io::Result<Input> {
+        if self.path == Path::new("-") && self.metadata.is_some() {
+            let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+            self.bytes = InputBytes::Sequential(Box::new(stdin));
+        }
+        Ok(self)
+    }
+
     /// Bytes that can be read at any place, such as a `Vec<u8>`.
     pub fn of(bytes: impl ReadAt + 'static) -> Input {
         Input::nameless(InputBytes::Seekable(Arc::new(bytes)))

@@ -68,6 +68,7 @@ pub struct StreamReader<R> {
     state: ReaderState,
     command_bytes_max: u32,
     checks_paths: bool,
+    reads_ahead: bool,
     restart: Option<u64>,
     /// The bytes of the first command of the current stream, by which the stream is recognised when
     /// it starts again.
@@ -144,6 +145,7 @@ impl<R: Read> StreamReader<R> {
             state: ReaderState::Start,
             command_bytes_max: COMMAND_BYTES_MAX,
             checks_paths: true,
+            reads_ahead: true,
             restart: None,
             first: Vec::new(),
         }
@@ -164,6 +166,16 @@ impl<R: Read> StreamReader<R> {
     pub fn any_paths(self) -> Self {
         StreamReader {
             checks_paths: false,
+            ..self
+        }
+    }
+
+    /// Reads no byte behind the command that is returned, so that after [`Command::End`] the next
+    /// reader of the input gets what follows. An error can have read more.
+    #[must_use]
+    pub fn exactly(self) -> Self {
+        StreamReader {
+            reads_ahead: false,
             ..self
         }
     }
@@ -408,7 +420,11 @@ impl<R: Read> StreamReader<R> {
                     .clamp(BUFFER_BYTES, most);
                 self.buffer.resize(larger, 0);
             }
-            let (_, room) = self.buffer.split_at_mut(self.unread.end);
+            let (_, mut room) = self.buffer.split_at_mut(self.unread.end);
+            if !self.reads_ahead {
+                let wanted = bytes.saturating_sub(self.unread.len());
+                room = room.split_at_mut(wanted.min(room.len())).0;
+            }
             match self.input.read(room) {
                 Ok(0) => break,
                 Ok(read) => self.unread.end = self.unread.end.saturating_add(read),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use restow::stream::{Dump, Event, Received, StreamReader};
 use restow::{
-    DirectoryReceived, ImageReceiver, ReceiveEvent, ReceiveOptions, ReceiveTarget,
+    DirectoryReceived, ImageReceiver, Input, ReceiveEvent, ReceiveOptions, ReceiveTarget,
     receive_into_btrfs, receive_into_directory,
 };
 use tree::{Progress, Time};
@@ -79,7 +79,7 @@ pub(crate) struct Receive {
     #[arg(long)]
     dump: bool,
 
-    /// Stop after the first end of a stream
+    /// Stop after the first end of a stream; what follows stays in the pipe
     #[arg(short = 'e')]
     end: bool,
 
@@ -195,10 +195,23 @@ fn options(args: &Receive) -> ReceiveOptions {
     options
 }
 
+/// The stream. With `-e`, the next reader of standard input gets what follows it.
+fn open(args: &Receive, bar: &Bar) -> Result<Input> {
+    let input = input::open(&args.file, bar)?;
+    if !args.end {
+        return Ok(input);
+    }
+    let input = input.in_sequence();
+    input.with_context(|| format!("open {}", name(&args.file)))
+}
+
 /// Prints a stream.
 fn dump(args: &Receive) -> Result<()> {
-    let input = input::open(&args.file, &Bar::hidden())?.into_reader();
+    let input = open(args, &Bar::hidden())?.into_reader();
     let mut reader = StreamReader::new(input).any_paths();
+    if args.end {
+        reader = reader.exactly();
+    }
     let mut dump = Dump::new(BufWriter::new(io::stdout().lock()), linux::local_offset);
     let mut print = || -> tree::Result<()> {
         while reader.next_stream()?.is_some() {
@@ -227,8 +240,7 @@ fn into_image(args: &Receive, image: &Path) -> Result<Vec<String>> {
         },
         None => now(),
     };
-    let stream = restow::Input::open(&args.file);
-    let stream = stream.with_context(|| format!("open {}", name(&args.file)))?;
+    let stream = open(args, &Bar::hidden())?;
     let receiver = ImageReceiver::open(stream, image, options)?;
     if receiver.has_log() {
         message::tell("the image was not unmounted cleanly; what its log has is kept, too");
@@ -270,7 +282,7 @@ fn now() -> Time {
 /// Receives into a directory of any file system. Returns the losses in words.
 fn into_directory(args: &Receive, dir: &Path) -> Result<Vec<String>> {
     let bar = Bar::new("received", args.quiet);
-    let input = input::open(&args.file, &bar)?;
+    let input = open(args, &bar)?;
     let mut lost = Vec::new();
     let mut on_event = |event: &ReceiveEvent<'_>| match event {
         ReceiveEvent::Directory(received) => tell_of_directory(received, args, &mut lost),
@@ -309,7 +321,7 @@ fn tell_of_directory(received: &DirectoryReceived, args: &Receive, lost: &mut Ve
 /// Receives into a mounted btrfs. Returns the losses in words.
 fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
     let bar = Bar::new("received", args.quiet);
-    let input = input::open(&args.file, &bar)?;
+    let input = open(args, &bar)?;
     let mut on_event = |event: &ReceiveEvent<'_>| tell(event, args, dir);
     let received = receive_into_btrfs(input, dir, &options(args), &bar, &mut on_event);
     bar.finish();

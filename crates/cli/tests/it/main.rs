@@ -26,6 +26,7 @@ mod pass_through; // encoded data that goes from one format into another
 mod plan; // predictions, compared with copies
 mod plan_real; // the same for real trees, with times
 mod receive; // send streams, received
+mod receive_attributes; // send streams, received with attributes that the target adds or lacks
 mod receive_directory; // send streams, received into directories
 mod receive_image; // send streams, received into images
 mod receive_mounted; // send streams, received into a mounted btrfs

@@ -13,7 +13,7 @@ use sendstream::{
 };
 use tree::Progress;
 
-use super::record::{ReceivedRecord, RecordedSubvolume, digest};
+use super::record::{NAME, ReceivedRecord, RecordedSubvolume, digest};
 use super::{ReceiveEvent, ReceiveOptions};
 use crate::error::{During, refuse};
 use crate::text::{self, of_uuid};
@@ -60,6 +60,9 @@ pub fn receive_into_directory(
         building: None,
     };
     let mut reader = StreamReader::new(input.into_reader());
+    if options.stream.stops_at_end {
+        reader = reader.exactly();
+    }
     let read = || format!("read {source}");
     let mut reported = 0;
     while reader.next_stream().during(read)?.is_some() {
@@ -106,6 +109,11 @@ impl DirectoryReceiver<'_> {
     fn start(&mut self, sent: SentSubvolume) -> Result<()> {
         (self.on_event)(&ReceiveEvent::Stream(&Event::Subvolume(&sent)));
         let to = text::of_host_path(&self.path_of(&sent), "-");
+        if *sent.name == *NAME.as_bytes() {
+            refuse!(
+                "{to} is the record of what was received into this directory; receive a subvolume of this name into an image or a mounted btrfs"
+            );
+        }
         if linux::stat_at(&*self.target, &sent.name).is_ok() {
             refuse!("{to} already exists; rename or delete it first");
         }

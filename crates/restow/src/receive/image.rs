@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use btrfs::{
     block_group, compat_ro, incompat, object,
 };
 use sendstream::{
-    Event, OtherTransaction, ParentState, Replay, SentSubvolume, SentTree, VerifyOptions,
+    Event, OtherTransaction, ParentState, Replay, SentSubvolume, SentTree, StreamReader,
+    StreamWriter, VerifyOptions, Version,
 };
 use tree::edit::Patterns;
 use tree::tar::Tar;
@@ -25,6 +27,7 @@ use tree::{
 use super::grafted::Grafted;
 use super::needed::{BaseSubvolume, needed};
 use super::{ReceiveEvent, ReceiveLoss, ReceiveOptions};
+use crate::container::ImageRange;
 use crate::error::{During, refuse};
 use crate::{Address, Container, Error, Input, OpenOptions, Result, find_subvolume, text};
 
@@ -86,12 +89,16 @@ impl ImageReceiver {
         if stream.metadata().is_some_and(fs::Metadata::is_dir) {
             refuse!("{}: not a send stream", read());
         }
-        let opened = Container::of(stream, None);
-        let opened = opened.during(|| format!("open {source}"))?;
-        let Container::SendStream(stream) = opened else {
-            refuse!("{}: not a send stream", read());
+        let stream = if options.stream.stops_at_end {
+            first_stream(stream, &options.spool_dir).during(read)?
+        } else {
+            let opened = Container::of(stream, None);
+            let opened = opened.during(|| format!("open {source}"))?;
+            let Container::SendStream(stream) = opened else {
+                refuse!("{}: not a send stream", read());
+            };
+            stream.into_bytes(&options.spool_dir).during(read)?
         };
-        let stream = stream.into_bytes(&options.spool_dir).during(read)?;
         let scratch = target.scratch();
         let mut replay = Replay::in_scratch(scratch.clone());
         let mut other_transactions = Vec::new();
@@ -186,9 +193,6 @@ impl ImageReceiver {
 }
 
 fn refuse_options(options: &ReceiveOptions) -> Result<()> {
-    if options.stream.stops_at_end {
-        refuse!("-e needs a mounted btrfs: for images, the whole input is read first");
-    }
     if options.stream.decompresses {
         refuse!(
             "--force-decompress needs a mounted btrfs; `restow stream convert --decompress` decompresses a stream"
@@ -198,6 +202,40 @@ fn refuse_options(options: &ReceiveOptions) -> Result<()> {
         refuse!("--keep needs a mounted btrfs: an image is whole, or as it was before");
     }
     Ok(())
+}
+
+/// The first stream of an input. Nothing behind it is read from a pipe.
+fn first_stream(input: Input, spool_dir: &Path) -> Result<Arc<dyn ReadAt>> {
+    if let Some(bytes) = input.seekable() {
+        let mut reader = StreamReader::new(SequentialReader::new(Arc::clone(bytes)));
+        reader.next_stream()?;
+        while reader.next_command()?.is_some() {}
+        let range = ImageRange::of(&input, bytes, 0, reader.position())?;
+        return Ok(Arc::new(range));
+    }
+    let mut reader = StreamReader::new(input.into_reader()).exactly();
+    let version = reader.next_stream()?.unwrap_or(Version::V1);
+    let mut damage = None;
+    let copy = |out: &mut dyn Write| {
+        let mut writer = StreamWriter::new(out, version);
+        let mut copy_all = || -> tree::Result<()> {
+            writer.header()?;
+            while let Some(record) = reader.next_command()? {
+                writer.copy(record.bytes)?;
+            }
+            Ok(())
+        };
+        match copy_all() {
+            Err(tree::Error::Io(error)) => return Err(error),
+            copied => damage = copied.err(),
+        }
+        Ok(writer.position())
+    };
+    let spooled = tree::spool(copy, spool_dir)?;
+    match damage {
+        Some(error) => Err(error.into()),
+        None => Ok(Arc::new(spooled)),
+    }
 }
 
 impl ImageTarget {

@@ -12,7 +12,7 @@ use crate::text::{self, of_uuid};
 use crate::{Error, Result};
 
 /// The record's name.
-const NAME: &str = ".restow-received";
+pub(super) const NAME: &str = ".restow-received";
 /// Its first line. Each line after it has UUID, transaction, digest and name.
 const FIRST: &str = "restow received 1";
 

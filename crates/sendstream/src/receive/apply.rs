@@ -13,12 +13,14 @@ use tree::{Error, Result, Time};
 
 use super::attributes::Pending;
 use super::files::{OpenFiles, check_kind, make, open_regular, owner};
+use super::inherited::{bequeaths, disinherit, disinherit_at, is_absent};
 use super::options::{ReceiveOptions, Received};
 use super::parent::Sources;
 use super::verifier::Verifier;
 use crate::apply::{CloneRange, CommandSink, DataChange, NewAttribute, NewFile, apply};
 use crate::command::Command;
 use crate::encoded::EncodedWrite;
+use crate::subvolume::SentSubvolume;
 
 /// The most files that [`Received::lost`] lists.
 const LOST_MAX: usize = 100;
@@ -35,6 +37,12 @@ pub(super) struct Building {
     copies_clones: bool,
     falls_back_on_eperm: bool,
     pending: Pending,
+    /// How the root is to be locked, when all else is done.
+    root_locks: u32,
+    /// Whether the stream is incremental.
+    has_parent: bool,
+    /// Whether new files in the root inherit something, once that is known.
+    root_bequeaths: Option<bool>,
     pub(super) verifier: Verifier,
     decoder: Decoder,
     decoded: Vec<u8>,
@@ -45,26 +53,33 @@ impl Building {
         files: OpenFiles,
         target: &Arc<OwnedFd>,
         id: u64,
-        uuid: [u8; 16],
+        sent: &SentSubvolume,
+        root_locks: u32,
         options: &ReceiveOptions,
-    ) -> Building {
-        Building {
+    ) -> Result<Building> {
+        let mut pending = Pending::default();
+        pending.insert_root(&files.root, root_locks)?;
+        Ok(Building {
             files,
             target: Arc::clone(target),
             id,
-            uuid,
+            uuid: sent.uuid,
             decompresses: options.decompresses,
             copies_clones: options.copies_clones,
             falls_back_on_eperm: options.falls_back_on_eperm,
-            pending: Pending::default(),
+            pending,
+            root_locks: 0,
+            has_parent: sent.parent.is_some(),
+            root_bequeaths: None,
             verifier: Verifier::new(options.reads_back),
             decoder: Decoder::new(),
             decoded: Vec::new(),
-        }
+        })
     }
 
-    pub(super) fn into_root(self) -> Rc<OwnedFd> {
-        self.files.root
+    /// The root, and how it is to be locked.
+    pub(super) fn into_root(self) -> (Rc<OwnedFd>, u32) {
+        (self.files.root, self.root_locks)
     }
 
     /// Applies the command with this number. Files that are immutable or append-only are unlocked
@@ -119,10 +134,35 @@ impl Building {
         Ok(open_regular(&dir, name, OpenFlags::RDONLY)?.into())
     }
 
+    /// Whether a new file inherits something from its directory. Linux makes all of them in the
+    /// root.
+    fn inherits(&mut self, path: &[u8]) -> Result<bool> {
+        if path.contains(&b'/') {
+            return Ok(true);
+        }
+        if self.root_bequeaths.is_none() {
+            self.root_bequeaths = Some(bequeaths(&self.files.root)?);
+        }
+        Ok(self.root_bequeaths == Some(true))
+    }
+
+    /// Removes what a new file inherited.
+    fn disinherit(&mut self, path: &[u8], file: &NewFile<'_>) -> Result<()> {
+        match file {
+            NewFile::Regular | NewFile::Directory => Ok(disinherit(self.open(path)?)?),
+            NewFile::Symlink(_) => Ok(()),
+            _ => {
+                let (dir, name) = self.files.at(path)?;
+                Ok(disinherit_at(&dir, name)?)
+            }
+        }
+    }
+
     /// Does what comes after the last command, except for marking the subvolume.
     pub(super) fn complete(&mut self) -> Result<()> {
         self.files.close();
-        self.pending.complete(&*self.target, self.id)?;
+        let root = &self.files.root;
+        self.root_locks = self.pending.complete(&*self.target, self.id, root)?;
         Ok(linux::sync_file_system(&*self.files.root)?)
     }
 }
@@ -141,11 +181,16 @@ impl CommandSink for BtrfsSink<'_> {
 
     fn create(&mut self, path: &[u8], file: NewFile<'_>) -> Result<()> {
         if matches!(file, NewFile::Regular) {
-            return self.building.files.make(path);
+            self.building.files.make(path)?;
+        } else {
+            check_kind(&file)?;
+            let (dir, name) = self.building.files.at(path)?;
+            make(&dir, name, &file)?;
         }
-        check_kind(&file)?;
-        let (dir, name) = self.building.files.at(path)?;
-        Ok(make(&dir, name, &file)?)
+        if self.building.inherits(path)? {
+            self.building.disinherit(path, &file)?;
+        }
+        Ok(())
     }
 
     fn rename(&mut self, path: &[u8], path_to: &[u8]) -> Result<()> {
@@ -201,11 +246,21 @@ impl CommandSink for BtrfsSink<'_> {
         }
         let (dir, name) = files.at(path)?;
         let dir = &*dir;
+        let has_parent = self.building.has_parent;
+        if path.is_empty() {
+            self.building.root_bequeaths = None;
+        }
         match attribute {
             NewAttribute::Xattr { name: xattr, value } => {
                 linux::set_xattr_at(dir, name, xattr, value)?;
             }
-            NewAttribute::NoXattr { name: xattr } => linux::remove_xattr_at(dir, name, xattr)?,
+            NewAttribute::NoXattr { name: xattr } => {
+                match linux::remove_xattr_at(dir, name, xattr) {
+                    // The file system that the parent comes from could not hold it.
+                    Err(error) if has_parent && is_absent(&error) => {}
+                    removed => removed?,
+                }
+            }
             NewAttribute::Mode(mode) => linux::set_mode_at(dir, name, mode.into())?,
             NewAttribute::Owner { uid, gid } => {
                 let (uid, gid) = owner(uid, gid)?;

@@ -1,13 +1,14 @@
 //! File attributes: from the flags of a btrfs inode (`BTRFS_INODE_*`) to those that Linux sets.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use linux::OpenFlags;
 use tree::{Error, Result};
 
 /// The property that decides how a file is compressed.
-const COMPRESSION: &[u8] = b"btrfs.compression";
+pub(super) const COMPRESSION: &[u8] = b"btrfs.compression";
 /// The most files of which it is remembered that they are to be locked.
 const PENDING_MAX: usize = 1 << 20;
 
@@ -52,6 +53,12 @@ impl Pending {
         set_plain(file, flags)
     }
 
+    /// Remembers how the root of a new snapshot was locked.
+    pub(super) fn insert_root(&mut self, root: &OwnedFd, locks: u32) -> Result<()> {
+        let ino = linux::stat(root)?.ino;
+        self.insert(ino, locks)
+    }
+
     /// Remembers how a file is to be locked in the end; of most files, nothing is to be remembered.
     fn insert(&mut self, ino: u64, locks: u32) -> Result<()> {
         if locks == 0 {
@@ -68,21 +75,28 @@ impl Pending {
     /// Makes a locked file changeable until the subvolume is complete. Returns whether it was
     /// locked.
     pub(super) fn unlock(&mut self, file: &OwnedFd) -> Result<bool> {
-        let flags = linux::extended_flags(file)?;
-        if flags & LOCKS == 0 {
+        let locks = unlock(file)?;
+        if locks == 0 {
             return Ok(false);
         }
-        linux::set_extended_flags(file, flags & !LOCKS)?;
         let ino = linux::stat(file)?.ino;
         if !self.locks.contains_key(&ino) {
-            self.insert(ino, flags & LOCKS)?;
+            self.insert(ino, locks)?;
         }
         Ok(true)
     }
 
-    /// Locks the files of the subvolume that is now complete.
-    pub(super) fn complete(&mut self, target: impl AsFd, subvolume: u64) -> Result<()> {
+    /// Locks the files of the subvolume that is now complete, except for its root. Returns how that
+    /// is to be locked.
+    pub(super) fn complete(
+        &mut self,
+        target: impl AsFd,
+        subvolume: u64,
+        root: &OwnedFd,
+    ) -> Result<u32> {
         let target = target.as_fd();
+        let root = linux::stat(root)?.ino;
+        let of_root = self.locks.remove(&root).unwrap_or(0);
         for (ino, locks) in self.locks.drain() {
             let flags = OpenFlags::RDONLY | OpenFlags::NONBLOCK;
             let file = match linux::open_inode(target, subvolume, ino, flags) {
@@ -90,11 +104,25 @@ impl Pending {
                 Err(error) if error.raw_os_error() == Some(linux::errno::ESTALE) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let flags = linux::extended_flags(&file)?;
-            linux::set_extended_flags(&file, flags | locks)?;
+            lock(&file, locks)?;
         }
-        Ok(())
+        Ok(of_root)
     }
+}
+
+/// Makes an open file immutable or append-only.
+pub(super) fn lock(file: impl AsFd, locks: u32) -> io::Result<()> {
+    let flags = linux::extended_flags(&file)?;
+    linux::set_extended_flags(file, flags | locks)
+}
+
+/// Makes a locked file changeable. Returns how it was locked.
+pub(super) fn unlock(file: impl AsFd) -> io::Result<u32> {
+    let flags = linux::extended_flags(&file)?;
+    if flags & LOCKS != 0 {
+        linux::set_extended_flags(file, flags & !LOCKS)?;
+    }
+    Ok(flags & LOCKS)
 }
 
 fn mapped(flags: u64, to: &[(u64, u32)]) -> u32 {

@@ -5,6 +5,7 @@ mod attributes;
 mod copied;
 mod directory;
 mod files;
+mod inherited;
 mod options;
 mod parent;
 mod ranges;
@@ -21,8 +22,10 @@ use tree::temporary::{self, Temporary};
 use tree::{Error, Progress, Result};
 
 use self::apply::Building;
+use self::attributes::{lock, unlock};
 pub use self::directory::{InDirectory, ReceivedDirectory};
 use self::files::OpenFiles;
+use self::inherited::disinherit;
 pub use self::options::{ReceiveOptions, Received};
 use self::parent::Sources;
 pub use self::parent::{OtherTransaction, ParentState};
@@ -73,6 +76,9 @@ pub fn receive<R: Read>(
         building: None,
     };
     let mut reader = StreamReader::new(input);
+    if options.stops_at_end {
+        reader = reader.exactly();
+    }
     let mut result = receiver.run(&mut reader, progress, event);
     if result.is_err() && !temporary::is_stopping() && receiver.received.failed == 0 {
         // An encoded write before that may be what failed first.
@@ -229,9 +235,15 @@ impl BtrfsReceiver<'_> {
                 Some(parent) => linux::create_snapshot(parent, dir, name)?,
             }
             let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
-            linux::open_at(dir, name, flags, 0)
+            let root = linux::open_at(dir, name, flags, 0)?;
+            // A snapshot has the lock of its parent, with which it could not be deleted.
+            let locks = unlock(&root)?;
+            Ok((root, locks))
         };
-        let (temporary, root) = Temporary::create(&self.target, &sent.name, make)?;
+        let (temporary, (root, locks)) = Temporary::create(&self.target, &sent.name, make)?;
+        if parent.is_none() {
+            disinherit(&root)?;
+        }
         if let Some((uuid, _)) = sent.parent
             && let Some(parent) = parent
         {
@@ -244,9 +256,10 @@ impl BtrfsReceiver<'_> {
                 OpenFiles::new(root),
                 &self.target,
                 id,
-                sent.uuid,
+                &sent,
+                locks,
                 self.options,
-            ),
+            )?,
             temporary,
             sent,
             failed: 0,
@@ -283,14 +296,23 @@ impl BtrfsReceiver<'_> {
             sent,
             ..
         } = unfinished;
-        let root = building.into_root();
+        let (root, locks) = building.into_root();
         let target = &self.target;
         temporary.finish(|name| {
-            linux::set_subvolume_received(&*root, sent.uuid, sent.ctransid)?;
+            let mark = || linux::set_subvolume_received(&*root, sent.uuid, sent.ctransid);
+            // A locked directory cannot be renamed, and a lock that follows the mark is a change.
+            if locks == 0 {
+                mark()?;
+            }
             linux::rename_new_at(&**target, name, &**target, &sent.name)?;
+            let marked = match locks {
+                0 => Ok(()),
+                _ => lock(&*root, locks).and_then(|()| mark()),
+            };
             // This commits a transaction, which has the new name, too.
-            let marked = linux::set_subvolume_read_only(&*root, true);
+            let marked = marked.and_then(|()| linux::set_subvolume_read_only(&*root, true));
             if marked.is_err() {
+                let _ = unlock(&*root);
                 let _ = linux::delete_subvolume(&**target, &sent.name);
             }
             marked

@@ -44,11 +44,17 @@ impl ReceivedDirectory {
     pub(super) fn remove_xattr(&mut self, path: &[u8], xattr: &[u8]) -> Result<()> {
         self.close(b"")?;
         let (dir, name) = self.files.at(path)?;
-        match linux::remove_xattr_at(&*dir, name, xattr) {
-            // Some could not be set.
-            Err(_) if self.done.unrestored.count(Aspect::Xattr) > 0 => Ok(()),
-            removed => Ok(removed?),
+        let Err(error) = linux::remove_xattr_at(&*dir, name, xattr) else {
+            return Ok(());
+        };
+        // The stream, or one that its parent was received from, may have set it in vain.
+        let may_lack = self.sent.parent.is_some() || self.done.unrestored.count(Aspect::Xattr) > 0;
+        let mut is_there = false;
+        linux::for_each_xattr(&*dir, name, |own, _| is_there |= own == xattr)?;
+        if is_there || !may_lack {
+            return Err(error.into());
         }
+        Ok(())
     }
 
     fn unrestored(&mut self, aspect: Aspect, path: &[u8], reason: &dyn ToString) {
