@@ -9,6 +9,7 @@
     reason = "it talks to a person"
 )]
 
+mod archives;
 mod campaign;
 mod changed;
 mod check;

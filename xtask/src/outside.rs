@@ -12,10 +12,17 @@ use crate::command::{cargo, limited, output_of, run, succeeds};
 use crate::outcome::Outcome;
 use crate::tools;
 
-/// Names a checkout of btrfs-progs; otherwise the source package of the distribution is fetched.
+/// Names a checkout of btrfs-progs, whose programs are built and run its tests. Otherwise the source
+/// package of the distribution is fetched, for its programs.
 const BTRFS_PROGS: &str = "RESTOW_BTRFS_PROGS";
-/// Names a checkout of fstests, built.
+/// Names a checkout of fstests, which is built.
 const FSTESTS: &str = "RESTOW_FSTESTS";
+
+/// Builds each of them in its folder.
+const BUILD_BTRFS_PROGS: &str = "[ -x configure ] || ./autogen.sh
+    [ -e Makefile.inc ] || ./configure --disable-documentation --disable-python
+    make -s all btrfs-corrupt-block btrfs-find-root btrfs-select-super fssum";
+const BUILD_FSTESTS: &str = "make -s";
 
 /// Seconds that one test, and all of fstests, may take.
 const TEST_SECONDS_MAX: u64 = 600;
@@ -47,12 +54,13 @@ enum Verdict {
 
 /// The tests of btrfs-progs that call `btrfs send` or `btrfs receive`.
 pub(crate) fn btrfs_progs() -> Outcome {
-    let prepared = prepare().and_then(|folder| {
-        let source = match env::var_os(BTRFS_PROGS) {
-            Some(path) => PathBuf::from(path),
+    let checkout = env::var_os(BTRFS_PROGS).map(PathBuf::from);
+    let prepared = prepare(checkout.as_deref()).and_then(|folder| {
+        let source = match &checkout {
+            Some(path) => path.clone(),
             None => fetched(&folder)?,
         };
-        let tests = lay_out(&folder, &source)?;
+        let tests = lay_out(&folder, &source, checkout.as_deref())?;
         Ok((folder, source, tests))
     });
     let (folder, source, tests) = match prepared {
@@ -97,7 +105,11 @@ pub(crate) fn fstests() -> Outcome {
     if !checkout.join("check").is_file() {
         return Outcome::failed(format!("{} has no fstests", checkout.display()));
     }
-    let folder = match prepare() {
+    let prepared = prepare(None).and_then(|folder| {
+        build_checkout(&checkout, BUILD_FSTESTS)?;
+        Ok(folder)
+    });
+    let folder = match prepared {
         Ok(folder) => folder,
         Err(reason) => return Outcome::skipped(reason),
     };
@@ -145,33 +157,50 @@ fn judge(name: &str, theirs: &Verdict, ours: &Verdict, outcome: &mut Outcome) {
     }
 }
 
-/// Makes the folders `theirs` and `ours` with a `btrfs` each, in a folder that is returned.
-fn prepare() -> Result<PathBuf, String> {
-    if !tools::is_root() {
-        return Err("needs root".to_owned());
+/// Makes the folders `theirs` and `ours` with a `btrfs` each, in a folder that is returned. Programs
+/// of btrfs-progs are those of the checkout, which is built, or the installed ones.
+fn prepare(checkout: Option<&Path>) -> Result<PathBuf, String> {
+    let target = built()?;
+    if let Some(checkout) = checkout {
+        build_checkout(checkout, BUILD_BTRFS_PROGS)?;
     }
-    let built = run(&mut cargo(["build", "-q", "-p", "restow-cli"]));
-    if let Some(reason) = built.failed.first() {
-        return Err(reason.clone());
-    }
-    let target = tools::target_dir();
-    let restow = target.join("debug/restow");
     let folder = target.join("outside");
-    let made = make_programs(&folder, &restow);
+    let made = make_programs(&folder, &target.join("debug/restow"), checkout);
     made.map_err(|error| format!("make {}: {error}", folder.display()))?;
     Ok(folder)
 }
 
-fn make_programs(folder: &Path, restow: &Path) -> io::Result<()> {
+fn build_checkout(checkout: &Path, script: &str) -> Result<(), String> {
+    let mut build = Command::new("sh");
+    build.args(["-ec", script]).current_dir(checkout);
+    match run(&mut build).failed.pop() {
+        Some(reason) => Err(format!("build {}: {reason}", checkout.display())),
+        None => Ok(()),
+    }
+}
+
+/// Builds the command for the root user; returns the target directory.
+pub(crate) fn built() -> Result<PathBuf, String> {
+    if !tools::is_root() {
+        return Err("needs root".to_owned());
+    }
+    let built = run(&mut cargo(["build", "-q", "-p", "restow-cli"]));
+    match built.failed.first() {
+        Some(reason) => Err(reason.clone()),
+        None => Ok(tools::target_dir()),
+    }
+}
+
+fn make_programs(folder: &Path, restow: &Path, checkout: Option<&Path>) -> io::Result<()> {
     for whose in ["theirs", "ours"] {
         let dir = folder.join(whose);
         remove_all(&dir)?;
         fs::create_dir_all(&dir)?;
-        for program in PROGRAMS.iter().filter_map(|name| found(name)) {
+        for program in PROGRAMS.iter().filter_map(|name| found(name, checkout)) {
             symlink(&program, dir.join(program.file_name().unwrap_or_default()))?;
         }
     }
-    let btrfs = found("btrfs").ok_or(io::ErrorKind::NotFound)?;
+    let btrfs = found("btrfs", checkout).ok_or(io::ErrorKind::NotFound)?;
     symlink(&btrfs, folder.join("theirs/btrfs"))?;
     let (restow, btrfs) = (restow.display(), btrfs.display());
     // `btrfs receive` makes no directories; ours does on other file systems, unless it may make
@@ -194,17 +223,19 @@ fn write_program(path: &Path, text: &str) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
 }
 
-fn remove_all(dir: &Path) -> io::Result<()> {
+/// Removes a directory, if it exists.
+pub(crate) fn remove_all(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Where a program lies.
-fn found(name: &str) -> Option<PathBuf> {
+/// Where a program lies: in the checkout, if there is one, or installed.
+fn found(name: &str, checkout: Option<&Path>) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let dirs = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    let dirs = checkout.map(Path::to_owned).into_iter().chain(dirs);
     dirs.map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
@@ -264,7 +295,7 @@ fn source_line(target: &str) -> Option<String> {
 }
 
 /// Copies the tests, which write beside themselves, and adds what they want there.
-fn lay_out(folder: &Path, source: &Path) -> Result<PathBuf, String> {
+fn lay_out(folder: &Path, source: &Path, checkout: Option<&Path>) -> Result<PathBuf, String> {
     let tests = folder.join("tests");
     let lay_out = || -> io::Result<()> {
         remove_all(&tests)?;
@@ -275,7 +306,7 @@ fn lay_out(folder: &Path, source: &Path) -> Result<PathBuf, String> {
         for name in INTERNAL {
             let path = tests.join(name);
             let _ = fs::remove_file(&path);
-            match found(name) {
+            match found(name, checkout) {
                 Some(program) => symlink(program, path)?,
                 None => write_program(&path, "#!/bin/sh\nexit 1\n")?,
             }
@@ -283,6 +314,9 @@ fn lay_out(folder: &Path, source: &Path) -> Result<PathBuf, String> {
         Ok(())
     };
     lay_out().map_err(|error| format!("{}: {error}", source.display()))?;
+    if checkout.is_some() {
+        return Ok(tests);
+    }
     // Without it, a test that compares sums fails with their program, too, and is named.
     let built = tests.join("fssum.built");
     let mut compile = Command::new("cc");

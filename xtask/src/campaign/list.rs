@@ -5,7 +5,7 @@ use std::fs;
 use crate::environment::root;
 use crate::harness::Sanitizer;
 use crate::outcome::Outcome;
-use crate::{kmod, outside, plan};
+use crate::{archives, kmod, outside, plan};
 
 /// A long run.
 pub(super) struct Campaign {
@@ -146,6 +146,15 @@ pub(super) const CAMPAIGNS: &[Campaign] = &[
         "tar-damaged-archives",
         tests("tree", "hostile::tar::", 1_000_000),
         "damaged archives are read or refused, without a panic, a hang or much memory",
+    ),
+    campaign_of(
+        "tar-archives",
+        Run::Other {
+            run: archives::campaign,
+            words: "the archives in RESTOW_ARCHIVES, as root",
+            crate_name: "tree",
+        },
+        "archives of other projects that GNU tar and bsdtar read are extracted by us with what both agree on: content, modes, owners, times, links, attributes",
     ),
     campaign_of(
         "squashfs-damaged-images",
