@@ -1,5 +1,6 @@
 //! A good btrfs image with some bytes overwritten, and the checksums made right again, so that what
-//! is behind them is reached.
+//! is behind them is reached: one with files of all kinds, one with a log, and four devices of
+//! RAID5 and RAID6.
 //!
 //! Asserts: no panic; no stored bytes or lists beyond their limits; extents lie within the file, in
 //! order; a part of a file is what the whole has at that place; what the check calls clean can be
@@ -28,16 +29,30 @@ const STORED_BYTES_MAX: usize = 128 << 10;
 const FILES_MAX: usize = 1000;
 
 struct Good {
-    image: BtrfsImage,
-    /// Tree blocks and the first superblock; sectors of data.
-    blocks: Vec<u64>,
-    data: Vec<u64>,
-    /// The leaf of checksums, and where in it those of the first sector of data begin.
-    sums: (u64, u64),
+    devices: Vec<BtrfsImage>,
+    /// Tree blocks and superblocks; sectors of data. Each with the number of its device.
+    blocks: Vec<(usize, u64)>,
+    data: Vec<(usize, u64)>,
+    /// The leaf of checksums, and where in it those of the first sector of data begin, if all
+    /// sectors of data follow each other.
+    sums: Option<(u64, u64)>,
 }
 
-static GOOD: LazyLock<Good> = LazyLock::new(|| {
-    let frame = include_bytes!("../../crates/btrfs/testdata/small.zst");
+static GOOD: LazyLock<[Good; 3]> = LazyLock::new(|| {
+    let image = |name: &[u8]| unpacked(name);
+    [
+        Good::new(vec![image(include_bytes!("../../crates/btrfs/testdata/small.zst"))]).summed(),
+        Good::new(vec![image(include_bytes!("../images/log.zst"))]),
+        Good::new(vec![
+            image(include_bytes!("../images/raid0.zst")),
+            image(include_bytes!("../images/raid1.zst")),
+            image(include_bytes!("../images/raid2.zst")),
+            image(include_bytes!("../images/raid3.zst")),
+        ]),
+    ]
+});
+
+fn unpacked(frame: &[u8]) -> BtrfsImage {
     let mut bytes = vec![0; 1 << 20];
     let mut workspace = vec![0; zstd::DECOMPRESS_WORKSPACE_SIZE];
     let len = zstd::decompress(&mut bytes, frame, &mut workspace).expect("it is whole");
@@ -49,58 +64,68 @@ static GOOD: LazyLock<Good> = LazyLock::new(|| {
         )
     };
     let sectors = (8..len).step_by(8 + SECTOR).map(sector).collect();
-    let image = BtrfsImage::new(word(0), sectors);
-    let fsid = image.bytes(FIRST_SUPERBLOCK + 32, 16);
-    let (blocks, others): (Vec<u64>, Vec<u64>) = image
-        .sectors()
-        .partition(|at| image.bytes(at + 32, 16) == fsid);
-    let item = image.items(CSUM_TREE).swap_remove(0);
-    let first = image.places(item.key.2)[0];
-    let is_summed =
-        |at: &u64| (first..first + item.data.len() as u64 / 4 * SECTOR as u64).contains(at);
-    let data = others.into_iter().filter(is_summed).collect();
-    // The only item of its leaf lies at the end.
-    let sums = (
-        image.places(item.leaf)[0],
-        (SECTOR - item.data.len()) as u64,
-    );
-    Good {
-        image,
-        blocks,
-        data,
-        sums,
-    }
-});
+    BtrfsImage::new(word(0), sectors)
+}
 
-/// Each edit is: which sector, where in it, how many bytes, and these.
-fn edited(mut edits: &[u8]) -> BtrfsImage {
-    let good = &*GOOD;
-    let mut image = good.image.clone();
-    let mut touched = BTreeSet::new();
-    while let [sector, low, high, len, rest @ ..] = edits {
-        let len = usize::from(len % 32).min(rest.len());
-        let sector = usize::from(*sector) % (good.blocks.len() + good.data.len());
-        let at = usize::from(u16::from_le_bytes([*low, *high])) % (SECTOR - len);
-        match good.blocks.get(sector) {
-            Some(&block) => {
-                image.patch(block + at as u64, &rest[..len]);
-                touched.insert(block);
-            }
-            None => {
-                let place = good.data[sector - good.blocks.len()];
-                image.patch(place + at as u64, &rest[..len]);
-                let sum = BtrfsImage::checksum(&image.bytes(place, SECTOR)).to_le_bytes();
-                let index = (place - good.data[0]) / SECTOR as u64;
-                image.patch(good.sums.0 + good.sums.1 + 4 * index, &sum);
-                touched.insert(good.sums.0);
-            }
+impl Good {
+    fn new(devices: Vec<BtrfsImage>) -> Good {
+        let fsid = devices[0].bytes(FIRST_SUPERBLOCK + 32, 16);
+        let sectors = devices.iter().enumerate();
+        let sectors = sectors.flat_map(|(number, device)| device.sectors().map(move |at| (number, at)));
+        let (blocks, data) =
+            sectors.partition(|&(number, at)| devices[number].bytes(at + 32, 16) == fsid);
+        Good {
+            devices,
+            blocks,
+            data,
+            sums: None,
         }
-        edits = &rest[len..];
     }
-    for place in touched {
-        image.seal(place);
+
+    /// The same with the sectors of data that the only item of checksums has.
+    fn summed(mut self) -> Good {
+        let image = &self.devices[0];
+        let item = image.items(CSUM_TREE).swap_remove(0);
+        let first = image.places(item.key.2)[0];
+        let end = first + item.data.len() as u64 / 4 * SECTOR as u64;
+        self.data.retain(|(_, at)| (first..end).contains(at));
+        // The item lies at the end of its leaf.
+        self.sums = Some((
+            image.places(item.leaf)[0],
+            (SECTOR - item.data.len()) as u64,
+        ));
+        self
     }
-    image
+
+    /// The devices with changes. Each edit is: which sector, where in it, how many bytes, and
+    /// these.
+    fn edited(&self, mut edits: &[u8]) -> Vec<BtrfsImage> {
+        let mut devices = self.devices.clone();
+        let mut touched = BTreeSet::new();
+        while let [sector, low, high, len, rest @ ..] = edits {
+            let len = usize::from(len % 32).min(rest.len());
+            let sector = usize::from(*sector) % (self.blocks.len() + self.data.len());
+            let at = usize::from(u16::from_le_bytes([*low, *high])) % (SECTOR - len);
+            if let Some(&(device, block)) = self.blocks.get(sector) {
+                devices[device].patch(block + at as u64, &rest[..len]);
+                touched.insert((device, block));
+            } else {
+                let (device, place) = self.data[sector - self.blocks.len()];
+                devices[device].patch(place + at as u64, &rest[..len]);
+                if let Some((leaf, start)) = self.sums {
+                    let sum = BtrfsImage::checksum(&devices[device].bytes(place, SECTOR));
+                    let index = (place - self.data[0].1) / SECTOR as u64;
+                    devices[device].patch(leaf + start + 4 * index, &sum.to_le_bytes());
+                    touched.insert((device, leaf));
+                }
+            }
+            edits = &rest[len..];
+        }
+        for (device, place) in touched {
+            devices[device].seal(place);
+        }
+        devices
+    }
 }
 
 /// What all files take.
@@ -178,13 +203,14 @@ fuzz_target!(|data: &[u8]| {
     let Some((&[older], edits)) = data.split_first_chunk() else {
         return;
     };
-    let image = edited(edits);
+    let devices = GOOD[usize::from(older >> 6) % GOOD.len()].edited(edits);
+    let devices = devices.into_iter().map(|device| Box::new(device) as _);
     // An older root, and another copy of the superblock, are read, and what they show is as good.
     let options = OpenOptions::default()
         .older_root(usize::from(older >> 4) % 4)
         .superblock((older & 8 != 0).then_some(usize::from(older & 3)))
         .limits(limits());
-    let Ok(btrfs) = Btrfs::open_with(vec![Box::new(image)], &options).map(Arc::new) else {
+    let Ok(btrfs) = Btrfs::open_with(devices.collect(), &options).map(Arc::new) else {
         return;
     };
     let mut findings = 0;

@@ -1,4 +1,4 @@
-//! The fuzz harness in C, through the door of the C interface: built with clang's libFuzzer and a
+//! The fuzz harnesses in C, through the door of the C interface: built with clang's libFuzzer and a
 //! sanitizer on both sides.
 
 use std::fs;
@@ -42,8 +42,9 @@ const LIBRARIES: [&str; 2] = ["restow_zstd_2017", "restow_zstd"];
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Builds the harness; gives the command that runs it for this many seconds, or what is missing.
-pub(crate) fn harness(sanitizer: Sanitizer, seconds: u64) -> Result<Command, String> {
+/// Builds a harness of `crates/ffi/tests/c`; gives the command that runs it for this many seconds,
+/// or what is missing.
+pub(crate) fn harness(source: &str, sanitizer: Sanitizer, seconds: u64) -> Result<Command, String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the harness is built for x86-64".to_owned());
     }
@@ -74,7 +75,7 @@ pub(crate) fn harness(sanitizer: Sanitizer, seconds: u64) -> Result<Command, Str
         build.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
         finished(&mut build)?;
     }
-    let program = folder.join("fuzz_2017");
+    let program = folder.join(source);
     let mut compile = Command::new("clang");
     compile.args(["-O1", "-g", "-DLIBFUZZER"]);
     compile.arg(match sanitizer {
@@ -83,13 +84,13 @@ pub(crate) fn harness(sanitizer: Sanitizer, seconds: u64) -> Result<Command, Str
     });
     compile.arg("-fno-sanitize-recover=all");
     compile.arg("-I").arg(root().join("crates/ffi/include"));
-    compile.arg(root().join("crates/ffi/tests/c/fuzz_2017.c"));
+    compile.arg(root().join(format!("crates/ffi/tests/c/{source}.c")));
     for package in LIBRARIES {
         compile.arg(folder.join(format!("{TARGET}/release/lib{package}.a")));
     }
     compile.arg("-o").arg(&program);
     finished(&mut compile)?;
-    let corpus = folder.join("corpus");
+    let corpus = folder.join(format!("corpus-{source}"));
     fs::create_dir_all(&corpus).map_err(|error| format!("create {}: {error}", corpus.display()))?;
     let mut command = Command::new(program);
     // A workspace of level 22 is large.

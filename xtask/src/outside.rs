@@ -12,8 +12,8 @@ use crate::command::{cargo, limited, output_of, run, succeeds};
 use crate::outcome::Outcome;
 use crate::tools;
 
-/// Names a checkout of btrfs-progs, whose programs are built and run its tests. Otherwise the source
-/// package of the distribution is fetched, for its programs.
+/// Names a checkout of btrfs-progs, whose programs are built and run its tests. Otherwise the
+/// source package of the distribution is fetched, for its programs.
 const BTRFS_PROGS: &str = "RESTOW_BTRFS_PROGS";
 /// Names a checkout of fstests, which is built.
 const FSTESTS: &str = "RESTOW_FSTESTS";
@@ -157,8 +157,8 @@ fn judge(name: &str, theirs: &Verdict, ours: &Verdict, outcome: &mut Outcome) {
     }
 }
 
-/// Makes the folders `theirs` and `ours` with a `btrfs` each, in a folder that is returned. Programs
-/// of btrfs-progs are those of the checkout, which is built, or the installed ones.
+/// Makes the folders `theirs` and `ours` with a `btrfs` each, in a folder that is returned.
+/// Programs of btrfs-progs are those of the checkout, which is built, or the installed ones.
 fn prepare(checkout: Option<&Path>) -> Result<PathBuf, String> {
     let target = built()?;
     if let Some(checkout) = checkout {

@@ -37,8 +37,12 @@ pub(super) enum Run {
         crate_name: &'static str,
         filters: &'static [&'static str],
     },
-    /// The fuzz harness in C, under a sanitizer.
-    Harness { sanitizer: Sanitizer, minutes: u64 },
+    /// A fuzz harness in C, under a sanitizer.
+    Harness {
+        source: &'static str,
+        sanitizer: Sanitizer,
+        minutes: u64,
+    },
     /// Changes of a crate_name's files, of which its tests must notice at least this percentage.
     Mutants {
         crate_name: &'static str,
@@ -289,6 +293,7 @@ pub(super) const CAMPAIGNS: &[Campaign] = &[
     campaign_of(
         "fuzz-c-address",
         Run::Harness {
+            source: "fuzz_2017",
             sanitizer: Sanitizer::Address,
             minutes: 20,
         },
@@ -297,10 +302,20 @@ pub(super) const CAMPAIGNS: &[Campaign] = &[
     campaign_of(
         "fuzz-c-memory",
         Run::Harness {
+            source: "fuzz_2017",
             sanitizer: Sanitizer::Memory,
             minutes: 20,
         },
         "the same under MemorySanitizer: no finding",
+    ),
+    campaign_of(
+        "fuzz-c-callers",
+        Run::Harness {
+            source: "fuzz_callers",
+            sanitizer: Sanitizer::Address,
+            minutes: 20,
+        },
+        "callers of the streams that keep no order, under AddressSanitizer and UndefinedBehaviorSanitizer: nothing is written outside of their buffers",
     ),
     campaign_of(
         "miri-zstd-encode",
@@ -354,6 +369,7 @@ pub(super) const CAMPAIGNS: &[Campaign] = &[
     campaign_of("fuzz-merge", fuzz("merge"), "no finding"),
     campaign_of("fuzz-receive", fuzz("receive"), "no finding"),
     campaign_of("fuzz-replay", fuzz("replay"), "no finding"),
+    campaign_of("fuzz-resume", fuzz("resume"), "no finding"),
     campaign_of("fuzz-reuse", fuzz("reuse"), "no finding"),
     campaign_of("fuzz-seekable", fuzz("seekable"), "no finding"),
     campaign_of("fuzz-sendstream", fuzz("sendstream"), "no finding"),
@@ -425,7 +441,9 @@ impl Run {
             } => {
                 format!("{} of {crate_name}, under Miri", filters.join(", "))
             }
-            Run::Harness { minutes, .. } => format!("the fuzz harness in C, {minutes} minutes"),
+            Run::Harness {
+                source, minutes, ..
+            } => format!("{source} in C, {minutes} minutes"),
             Run::Mutants { crate_name, .. } => {
                 format!("mutants of {crate_name}, all of its tests each")
             }
@@ -506,8 +524,8 @@ mod tests {
                     let path = root().join(format!("fuzz/targets/{target}.rs"));
                     assert!(path.is_file(), "{}", campaign.name);
                 }
-                Run::Harness { .. } => {
-                    let path = root().join("crates/ffi/tests/c/fuzz_2017.c");
+                Run::Harness { source, .. } => {
+                    let path = root().join(format!("crates/ffi/tests/c/{source}.c"));
                     assert!(path.is_file(), "{}", campaign.name);
                 }
                 Run::Mutants { files, .. } => {

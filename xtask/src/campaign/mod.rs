@@ -76,7 +76,11 @@ fn record(campaign: &Campaign) -> Outcome {
             let cases = outcome.passed + outcome.failed.len();
             (outcome, cases as u64)
         }
-        Run::Harness { sanitizer, minutes } => match harness(sanitizer, wanted(minutes) * 60) {
+        Run::Harness {
+            source,
+            sanitizer,
+            minutes,
+        } => match harness(source, sanitizer, wanted(minutes) * 60) {
             Ok(command) => fuzzed(command),
             Err(reason) => (Outcome::skipped(reason), 0),
         },

@@ -126,14 +126,16 @@ fn expected_hashes() {
 }
 
 #[test]
-fn fuzz_harnesses_of_2017() {
-    let Some(program) = compile("fuzz_2017", &[], &[LEGACY, MODERN]) else {
-        return;
-    };
-    let cases = testkit::cases(500);
-    let wrote = output_of(Command::new(&program).arg(cases.to_string()));
-    assert_eq!(wrote, format!("ok {cases} inputs\n"));
-    let _ = fs::remove_file(program);
+fn fuzz_harnesses() {
+    for name in ["fuzz_2017", "fuzz_callers"] {
+        let Some(program) = compile(name, &[], &[LEGACY, MODERN]) else {
+            return;
+        };
+        let cases = testkit::cases(500);
+        let wrote = output_of(Command::new(&program).arg(cases.to_string()));
+        assert_eq!(wrote, format!("ok {cases} inputs\n"));
+        let _ = fs::remove_file(program);
+    }
 }
 
 /// Those that run for long, or look below the stack.
@@ -185,11 +187,12 @@ fn valgrind_finds_nothing() {
     let for_valgrind: Vec<&str> = (MODERN_CASES.into_iter())
         .filter(|name| !NOT_FOR_VALGRIND.contains(name))
         .collect();
-    let programs: [(&str, &[&str], &[&str]); 4] = [
+    let programs: [(&str, &[&str], &[&str]); 5] = [
         ("modern", &[MODERN], &for_valgrind),
         ("xxhash", &[MODERN], &[]),
         ("pieces_2017", &[LEGACY], &[]),
         ("fuzz_2017", &[LEGACY, MODERN], &["4"]),
+        ("fuzz_callers", &[MODERN], &["20"]),
     ];
     for (name, libraries, arguments) in programs {
         if let Some(program) = compile(name, &["-g"], libraries) {
