@@ -18,6 +18,11 @@ pub(crate) enum Sanitizer {
 }
 
 impl Sanitizer {
+    pub(crate) fn of_name(name: &str) -> Option<Sanitizer> {
+        let all = [Sanitizer::Address, Sanitizer::Memory];
+        all.into_iter().find(|sanitizer| sanitizer.name() == name)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Sanitizer::Address => "address",

@@ -55,19 +55,19 @@ pub(crate) fn campaign(report: &mut Report, arguments: &[String]) {
 /// Runs a campaign and writes its row.
 fn record(campaign: &Campaign) -> Outcome {
     let start = Instant::now();
-    let (mut outcome, cases) = match campaign.run {
+    let (mut outcome, cases) = match &campaign.run {
         Run::Tests {
             crate_name,
             filter,
             cases,
             as_root,
-        } => (run_tests(crate_name, filter, cases, as_root), cases),
-        Run::Other { run, .. } => {
+        } => (run_tests(crate_name, filter, *cases, *as_root), *cases),
+        Run::Program { run, .. } => {
             let outcome = run();
             let cases = outcome.passed + outcome.failed.len();
             (outcome, cases as u64)
         }
-        Run::Fuzz { target, minutes } => run_fuzz(target, wanted(minutes)),
+        Run::Fuzz(target) => run_fuzz(target, minutes(30)),
         Run::Miri {
             crate_name,
             filters,
@@ -76,19 +76,15 @@ fn record(campaign: &Campaign) -> Outcome {
             let cases = outcome.passed + outcome.failed.len();
             (outcome, cases as u64)
         }
-        Run::Harness {
-            source,
-            sanitizer,
-            minutes,
-        } => match harness(source, sanitizer, wanted(minutes) * 60) {
+        Run::Harness { source, sanitizer } => match harness(source, *sanitizer, minutes(20) * 60) {
             Ok(command) => fuzzed(command),
             Err(reason) => (Outcome::skipped(reason), 0),
         },
         Run::Mutants {
             crate_name,
-            files,
             caught_min,
-        } => mutants(crate_name, files, caught_min),
+            files,
+        } => mutants(crate_name, files, *caught_min),
     };
     let was_run = outcome.passed > 0 || !outcome.failed.is_empty();
     if outcome.passed == 0 && outcome.failed.is_empty() && outcome.skipped.is_empty() {
@@ -145,10 +141,10 @@ fn run_tests(crate_name: &str, filter: &str, cases: u64, as_root: bool) -> Outco
     suite.run(&of_it)
 }
 
-/// How long to fuzz: as long as the campaign has it, unless `RESTOW_MINUTES` is another number.
-fn wanted(minutes: u64) -> u64 {
+/// How long to fuzz: `usual`, unless `RESTOW_MINUTES` is another number.
+fn minutes(usual: u64) -> u64 {
     let number = env::var("RESTOW_MINUTES");
-    number.map_or(minutes, |number| number.parse().unwrap_or(minutes))
+    number.map_or(usual, |number| number.parse().unwrap_or(usual))
 }
 
 /// The outcome, and how many inputs were tried.

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use super::list::{CAMPAIGNS, Campaign, grouped};
+use super::list::{Campaign, campaigns, grouped};
 use crate::command::output_of;
 use crate::environment::root;
 use crate::history::{self, Commit};
@@ -43,7 +43,7 @@ impl Age {
 }
 
 /// Every campaign with its age.
-pub(super) fn ages() -> Result<Vec<(&'static Campaign, Age)>, String> {
+pub(super) fn ages() -> Result<Vec<(Campaign, Age)>, String> {
     let page = fs::read_to_string(root().join(PAGE));
     let page = page.map_err(|error| format!("read {PAGE}: {error}"))?;
     let history = history::commits(&root())?;
@@ -52,7 +52,7 @@ pub(super) fn ages() -> Result<Vec<(&'static Campaign, Age)>, String> {
         let member = members.iter().find(|member| member.name == name);
         member.map(|member| format!("{}/", member.folder))
     };
-    let age = |campaign: &'static Campaign| {
+    let age = |campaign: Campaign| {
         // Of the crates that it is built from, tests and manuals are not tried.
         let mut paths = Vec::new();
         for name in campaign.run.tries() {
@@ -62,9 +62,10 @@ pub(super) fn ages() -> Result<Vec<(&'static Campaign, Age)>, String> {
             }
             paths.extend(folder(&name).or(name.contains('/').then_some(name)));
         }
-        (campaign, age_of(&page, campaign.name, &history, &paths))
+        let age = age_of(&page, campaign.name, &history, &paths);
+        (campaign, age)
     };
-    Ok(CAMPAIGNS.iter().map(age).collect())
+    Ok(campaigns().into_iter().map(age).collect())
 }
 
 /// The age of a row whose result depends on files whose paths begin with one of `paths`.
