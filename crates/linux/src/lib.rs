@@ -60,7 +60,9 @@ pub use make::{
 };
 pub use mount::{MountHow, detach, mount, unmount};
 pub use mounts::{mount_points, mounted_device};
-pub use open::{OpenFlags, is_symlink_error, open_at, open_beneath, open_dir, open_unnamed};
+pub use open::{
+    OpenFlags, duplicate, is_symlink_error, open_at, open_beneath, open_dir, open_unnamed,
+};
 pub use path::{PATH_BYTES_MAX, split_path};
 pub use process::{pin_thread, process_owner};
 pub use read::{device_bytes, for_each_name, read_link_at, seek_data, seek_hole};

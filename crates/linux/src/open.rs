@@ -22,6 +22,18 @@ pub fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     Ok(fs::openat(fs::CWD, path, flags, Mode::empty())?)
 }
 
+/// A second handle of an open file of this process, by its number: `/dev/fd/N` by another name,
+/// which opens it again, would begin at its start.
+///
+/// # Errors
+/// What the kernel reports: `EBADF` if no file has the number.
+pub fn duplicate(number: u16) -> io::Result<OwnedFd> {
+    // SAFETY: the number is not negative, and only `fcntl` gets it, during this call. Linux answers
+    // with an error if no file has it; the file of another owner stays as it is.
+    let file = unsafe { BorrowedFd::borrow_raw(number.into()) };
+    Ok(rustix::io::fcntl_dupfd_cloexec(file, 0)?)
+}
+
 /// Opens one name in a directory. A symbolic link is not followed: unless `flags` has `PATH`, it is
 /// an error.
 ///

@@ -2,14 +2,15 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::builder::PossibleValue;
+use clap::builder::{PathBufValueParser, PossibleValue, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
 use codec::{Packer, Wrapper};
 use restow::{CopyOptions, Format, Version, subvolume_name};
+use tree::OutputPath;
 
 use crate::options::{
     BtrfsArgs, DirectoryArgs, EditArgs, ImageArgs, RescueArgs, SOURCE_HELP, SOURCE_LONG_HELP,
@@ -27,8 +28,8 @@ use crate::stream::settings;
 /// directory, it must be empty, or `--merge` or `--replace` must decide about its contents.
 /// DST appears under its final name only when it is complete and on disk: an error or Ctrl-C leaves
 /// nothing behind. Only a block device is written in place. After `kill -9` or a power failure, a
-/// name like `.DST.restow-PID-N.tmp` can be left beside DST, or in it with `--merge`; the next copy
-/// to the same DST removes it.
+/// name like `.DST.restow-PID-N.tmp` can be left beside DST, or `..restow-PID-N.tmp` in it with
+/// `--merge`; the next copy to the same DST removes it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -60,6 +61,7 @@ pub(crate) struct Copy {
     pub(crate) src: PathBuf,
 
     /// Where to write the tree; `-` is standard output
+    #[arg(value_parser = PathBufValueParser::new().map(destination))]
     pub(crate) dst: PathBuf,
 
     /// Copy only these files and directories, with the directories above them: paths in SRC (or a
@@ -90,8 +92,10 @@ pub(crate) struct Copy {
 
     /// Replace the file DST if it exists, once the new one is complete
     ///
-    /// A block device has no other name: it is written in place, and an error leaves it without a
-    /// valid image. For directories, see --merge and --replace.
+    /// A symbolic link stays, and the file that it leads to is replaced. The new file has the
+    /// permissions, access control list and owner of the old one, which its other names (hard
+    /// links) keep. A block device has no other name: it is written in place, and an error leaves
+    /// it without a valid image. For directories, see --merge and --replace.
     #[arg(long)]
     pub(crate) overwrite: bool,
 
@@ -138,6 +142,14 @@ pub(crate) struct Copy {
 
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+}
+
+/// `-` for all names of standard output, such as `/dev/stdout`.
+fn destination(path: PathBuf) -> PathBuf {
+    match OutputPath::of(&path) {
+        Ok(OutputPath::Open(1)) => Path::new("-").to_owned(),
+        _ => path,
+    }
 }
 
 /// The argument of `--to`.

@@ -5,10 +5,11 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use restow::Format;
+use tree::OutputPath;
 use tree::extract::Existing;
 
 use super::args::Copy;
@@ -22,12 +23,19 @@ const COUNT_MAX: u64 = 100_000;
 ///
 /// # Errors
 /// It exists and may not be replaced, its directory does not exist, or it is a terminal.
-pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, format: Format) -> Result<()> {
+pub(crate) fn refuse_before_reading(
+    sources: &[PathBuf],
+    args: &Copy,
+    format: Format,
+) -> Result<()> {
     let (dst, overwrite) = (&*args.dst, args.overwrite);
     if dst == Path::new("-") {
         if io::stdout().is_terminal() {
             bail!("standard output is a terminal; name a file, or pipe it into a program");
         }
+        return Ok(());
+    }
+    if matches!(OutputPath::of(dst), Ok(OutputPath::Open(_))) {
         return Ok(());
     }
     let name = text::of_host_path(dst, "-");
@@ -45,16 +53,22 @@ pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, format: Format) -> 
         Err(error) => return Err(error).with_context(|| format!("write {name}")),
         Ok(there) => there.file_type(),
     };
+    let target = fs::metadata(dst).map(|target| target.file_type());
+    let is_stream = target.is_ok_and(|target| target.is_char_device() || target.is_fifo());
+    // These are renamed to it, and not written into it.
+    let is_entry = matches!(format, Format::Dir | Format::File);
     if format == Format::Dir && dst.is_dir() {
-        return refuse_directory(src, dst, args.directory.existing(overwrite));
+        return refuse_directory(sources, dst, args.directory.existing(overwrite));
     }
-    if there.is_dir() {
+    if dst.is_dir() {
         bail!("{name} is a directory, and {} is a file", format.noun());
     }
     if format == Format::Dir && (args.directory.merge || args.directory.replace) {
         bail!("{name} is not a directory");
     }
-    let is_stream = there.is_char_device() || there.is_fifo();
+    if !format.is_sequential() && is_stream || is_entry && !there.is_file() && !there.is_symlink() {
+        bail!("{name} is not a regular file, and is not replaced");
+    }
     let may_write = overwrite || (format.is_sequential() && is_stream);
     if !may_write {
         bail!("{name} already exists; --overwrite replaces it");
@@ -63,17 +77,21 @@ pub(crate) fn refuse_before_reading(src: &Path, args: &Copy, format: Format) -> 
 }
 
 /// Refuses an existing directory, unless it is empty or the options decide about it.
-fn refuse_directory(src: &Path, dst: &Path, existing: Existing) -> Result<()> {
+fn refuse_directory(sources: &[PathBuf], dst: &Path, existing: Existing) -> Result<()> {
     match existing {
         Existing::Merge(_) => Ok(()),
         Existing::ReplaceDirectory => {
             refuse_home(dst)?;
             let name = text::of_host_path(dst, "-");
             // Replacing a directory removes everything in it.
-            if let (Ok(dst), Ok(src)) = (dst.canonicalize(), src.canonicalize())
-                && src.starts_with(dst)
-            {
-                bail!("the source is inside {name}, which would be replaced");
+            let dst = dst.canonicalize();
+            for source in sources {
+                if let (Ok(dst), Ok(src)) = (&dst, source.canonicalize())
+                    && src.starts_with(dst)
+                {
+                    let source = text::of_host_path(source, "-");
+                    bail!("source {source} is inside {name}, which would be replaced");
+                }
             }
             Ok(())
         }

@@ -21,7 +21,7 @@ use restow::{
 };
 use tree::edit::{Edits, Patterns, Selection};
 use tree::json::Object;
-use tree::{Joined, KeptCount};
+use tree::{Joined, KeptCount, OutputPath};
 
 use crate::bar::Bar;
 use crate::message::{self, tell};
@@ -87,11 +87,22 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     refuse_what_does_not_apply(typed, format)?;
     let options = args.options(format)?;
     let address = Address::of(&args.src)?;
-    refuse_before_reading(&address.path, args, format)?;
+    let mut sources = vec![address.path.clone()];
+    let further = args.source.base.iter().chain(&args.source.file.device);
+    sources.extend(further.cloned());
+    for words in &args.with {
+        sources.push(Address::of(&split(words).0)?.path);
+    }
+    refuse_before_reading(&sources, args, format)?;
     if format == Format::File {
-        let source = only_file(args)?;
+        // A symbolic link stays, and the file behind it is replaced.
+        let dst = match OutputPath::of(&args.dst)? {
+            OutputPath::Named(path) => path,
+            OutputPath::Open(_) => args.dst.clone(),
+        };
+        let source = only_file(args, &dst)?;
         let edits = args.edits.edits(&[])?;
-        let summary = copy_tree(args, format, &source, &options, edits)?;
+        let summary = copy_tree(args, (&dst, format), &source, &options, edits)?;
         return report(args, format, &source, &summary, start);
     }
     // A btrfs image becomes one with all its subvolumes, not only with those below the default one.
@@ -99,7 +110,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     let source = source.for_format(format, &args.dst, &options)?;
     let mut edits = args.edits.edits(&args.paths)?;
     let (source, joined) = join(source, args, edits.as_mut())?;
-    let summary = copy_tree(args, format, &source, &options, edits)?;
+    let summary = copy_tree(args, (&args.dst, format), &source, &options, edits)?;
     if let Some(count) = joined
         .map(|joined| joined.replaced())
         .filter(|&count| count > 0)
@@ -156,8 +167,8 @@ fn split(words: &OsString) -> (PathBuf, &[u8]) {
 }
 
 /// The one file that `--to file` copies, as a tree in which it has the name of the destination.
-fn only_file(args: &Copy) -> Result<SourceTree> {
-    let (_, name) = linux::split_path(&args.dst).context("DST has no file name")?;
+fn only_file(args: &Copy, dst: &Path) -> Result<SourceTree> {
+    let (_, name) = linux::split_path(dst).context("DST has no file name")?;
     Ok(match &args.paths[..] {
         [path] => open_further(args, &args.src)?.only_file(path.as_bytes(), name)?,
         [] => SourceTree::of_file(&args.src, name)?,
@@ -167,7 +178,7 @@ fn only_file(args: &Copy) -> Result<SourceTree> {
 
 fn copy_tree(
     args: &Copy,
-    format: Format,
+    (dst, format): (&Path, Format),
     source: &SourceTree,
     options: &CopyOptions,
     edits: Option<Edits>,
@@ -180,7 +191,7 @@ fn copy_tree(
     }
     // A list of files takes the place of the bar.
     let bar = Bar::new("copied", args.quiet || args.verbose);
-    let copied = CopyJob::with(source, (&args.dst, format), edits, options, |job| {
+    let copied = CopyJob::with(source, (dst, format), edits, options, |job| {
         let inventory = job.inventory();
         warn_of_excluded(args, job);
         if let Some(list) = &options.priorities {

@@ -39,7 +39,7 @@ impl CopyWords {
             let path = parent.unwrap_or(&args.dst).join(OsStr::from_bytes(path));
             text::of_host_path(&path, "-")
         };
-        let (mut losses, mut refused) = (Vec::new(), Vec::new());
+        let (mut losses, mut refused, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for loss in &summary.losses {
             let path = loss.path.clone();
             match &loss.reason {
@@ -57,12 +57,18 @@ impl CopyWords {
                 }
             }
         }
+        for it in &summary.unpreserved {
+            match it {
+                Unpreserved::Socket(path) => {
+                    let name = source.path_name(path);
+                    let words = format!("{name}: not copied: tar archives cannot hold sockets");
+                    losses.push((path.clone(), words));
+                }
+                it => of_unpreserved(it, source, in_dst, &mut lost),
+            }
+        }
         losses.sort();
         losses.extend(refused);
-        let mut lost = Vec::new();
-        for it in &summary.unpreserved {
-            of_unpreserved(it, source, in_dst, &mut lost);
-        }
         let notes = summary.notes.iter().map(|note| of_note(note, args));
         CopyWords {
             losses,
@@ -121,10 +127,6 @@ fn of_unpreserved(
             "{}: hard links across subvolumes became files with shared extents",
             name(path)
         ),
-        Unpreserved::Socket(path) => format!(
-            "{}: not copied: tar archives cannot hold sockets",
-            name(path)
-        ),
         Unpreserved::Host(unrestored) => return words.extend(of_unrestored(unrestored, in_dst)),
         _ => return,
     });
@@ -145,8 +147,16 @@ fn of_note(note: &CopyNote, args: &Copy) -> String {
             text::count(*reused, "block"),
             old()
         ),
+        CopyNote::ReusedDiffer => format!(
+            "{} was made with other settings, such as another level, and its blocks keep them; --reuse-exact reuses none of them",
+            old()
+        ),
         CopyNote::FilesKept(count) => {
             format!("{} in the destination kept", text::count(*count, "file"))
+        }
+        CopyNote::OtherNames(count) => {
+            let names = text::count(*count, "other name");
+            format!("the old file stays under {names} (hard links)")
         }
         CopyNote::Deleted(count) => {
             let noun = if *count == 1 { "entry" } else { "entries" };

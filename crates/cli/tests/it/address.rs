@@ -269,7 +269,7 @@ fn an_image_is_not_replaced_by_what_is_in_it() {
     fs::rename(dir.join("i"), dir.join("d/i")).unwrap();
     assert_eq!(
         refused(at, &["copy", "--replace", "d/i:home", "d"]),
-        "restow: copy d/i:home to d: the source is inside d, which would be replaced\n"
+        "restow: copy d/i:home to d: source d/i is inside d, which would be replaced\n"
     );
     assert_eq!(names(&dir.join("d")), ["i"]);
 }

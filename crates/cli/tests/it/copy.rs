@@ -329,7 +329,7 @@ fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
     assert_eq!(run_in(dir.path(), ["copy", "-q", "src", "src/in.tar"]).0, 0);
     for source in ["src", "src/sub", "src/in.tar"] {
         let (code, _, words) = run_in(dir.path(), ["copy", "--replace", source, "src"]);
-        let reason = "the source is inside src, which would be replaced";
+        let reason = format!("source {source} is inside src, which would be replaced");
         let expected = format!("restow: copy {source} to src: {reason}\n");
         assert_eq!((code, words), (2, expected));
     }

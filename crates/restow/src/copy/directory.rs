@@ -1,6 +1,7 @@
 //! Copies to directories.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use tree::extract::{Conflict, Existing, ExtractOptions, Refused, extract};
 use super::format::Format;
 use super::job::CopyJob;
 use super::summary::{CopyLoss, CopyNote, CopySummary, LossReason, Unpreserved};
-use crate::error::During;
+use crate::error::{During, refuse};
 use crate::{Error, Result, text};
 
 /// Whether a directory is made on btrfs, which can keep extents as they are stored.
@@ -27,6 +28,10 @@ pub(super) fn is_on_btrfs(to: &Path) -> bool {
 pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySummary> {
     let (inventory, all) = (&job.inventory, job.options);
     let is_file = job.format == Format::File;
+    if is_file && fs::symlink_metadata(job.dst).is_ok_and(|there| !there.is_file()) {
+        let name = text::of_host_path(job.dst, "-");
+        refuse!("{name} is not a regular file, and is not replaced by one");
+    }
     let parent = linux::split_path(job.dst).map(|(parent, _)| parent);
     let dst = parent.filter(|_| is_file).unwrap_or(job.dst);
     let options = ExtractOptions {

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use codec::Wrapper;
+use tree::OutputPath;
 
 use crate::error::refuse;
 use crate::{Result, text};
@@ -41,10 +42,10 @@ impl Format {
     pub fn of(dst: &Path, chosen: Option<Format>) -> Result<Format> {
         let format = match chosen {
             Some(format) => format,
-            None if dst == Path::new("-") => Format::Tar,
+            None if is_stream(dst) => Format::Tar,
             None => format_of_name(dst)?,
         };
-        refuse_standard_output(format, dst)?;
+        refuse_stream(format, dst)?;
         Ok(format)
     }
 
@@ -84,16 +85,22 @@ impl Format {
     }
 }
 
+/// Whether a destination is standard output (`-`) or another open file of this process.
+pub(super) fn is_stream(dst: &Path) -> bool {
+    dst == Path::new("-") || matches!(OutputPath::of(dst), Ok(OutputPath::Open(_)))
+}
+
 /// Refuses a destination on standard output that has to be written at any place.
-fn refuse_standard_output(format: Format, dst: &Path) -> Result<()> {
-    if dst != Path::new("-") {
+fn refuse_stream(format: Format, dst: &Path) -> Result<()> {
+    if format.is_sequential() || !is_stream(dst) {
         return Ok(());
     }
+    let name = text::of_host_path(dst, "standard output");
     match format {
         Format::File => refuse!("`restow cat` prints a file to standard output"),
-        Format::Dir => refuse!("a directory cannot be written to standard output"),
+        Format::Dir => refuse!("a directory cannot be written to {name}"),
         Format::Squashfs | Format::Btrfs => refuse!(
-            "{} is not written sequentially and cannot go to standard output",
+            "{} is not written sequentially and cannot go to {name}",
             format.noun()
         ),
         _ => Ok(()),

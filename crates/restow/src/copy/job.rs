@@ -1,6 +1,8 @@
 //! A copy whose source is known.
 
 use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use tree::edit::{Edited, Edits, Selection};
 use tree::rescue::{Loss, Rescue};
 use tree::{FileKind, FileSystem, Inventory, Output};
 
-use super::format::Format;
+use super::format::{Format, is_stream};
 use super::options::CopyOptions;
 use super::summary::{CopyLoss, LossReason};
 use crate::error::During;
@@ -26,6 +28,8 @@ pub struct CopyJob<'a> {
     pub(super) options: &'a CopyOptions,
     /// Creates the output.
     create: &'a (dyn Fn() -> tree::Result<Output> + Sync),
+    /// How many other names has the file that the output replaces.
+    pub(super) other_names: u64,
 }
 
 impl<'a> CopyJob<'a> {
@@ -47,16 +51,26 @@ impl<'a> CopyJob<'a> {
             }
             Output::create(dst, options.overwrite)
         };
-        Self::with_output(source, (dst, format), edits, options, &create, run)
+        let there = fs::metadata(dst).ok().filter(fs::Metadata::is_file);
+        let names = there.map_or(1, |there| there.nlink());
+        let is_replaced = format != Format::Dir && !is_stream(dst);
+        let other_names = if is_replaced {
+            names.saturating_sub(1)
+        } else {
+            0
+        };
+        let output = (&create as &_, other_names);
+        Self::with_output(source, (dst, format), edits, options, output, run)
     }
 
-    /// The same with an output that `create` opens; `dst` is its name in errors.
+    /// The same with an output that `create` opens; `dst` is its name in errors. `other_names` is
+    /// how many more has the file that it replaces.
     pub(super) fn with_output<T, E: From<Error>>(
         source: &SourceTree,
         (dst, format): (&Path, Format),
         edits: Option<Edits>,
         options: &CopyOptions,
-        create: &(dyn Fn() -> tree::Result<Output> + Sync),
+        (create, other_names): (&(dyn Fn() -> tree::Result<Output> + Sync), u64),
         run: impl FnOnce(&CopyJob<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let selection = edits.as_ref().map(|edits| edits.selection.clone());
@@ -83,6 +97,7 @@ impl<'a> CopyJob<'a> {
             format,
             options,
             create,
+            other_names,
         })
     }
 
@@ -131,7 +146,15 @@ impl<'a> CopyJob<'a> {
     /// writer found `unreadable`; with the path of a directory, these are its extended attributes.
     pub(super) fn losses(&self, unreadable: Vec<(Vec<u8>, tree::Error)>) -> Vec<CopyLoss> {
         let inventory = &self.inventory;
+        let is_dir = |path: &[u8]| {
+            let file = inventory.find(path).map(|entry| inventory.file(entry));
+            file.is_some_and(|file| inventory.kind(file) == FileKind::Directory)
+        };
+        let (bare, unreadable): (Vec<_>, Vec<_>) =
+            unreadable.into_iter().partition(|(path, _)| is_dir(path));
         let mut losses = Vec::new();
+        // Directories without their names: their attributes need no word of their own.
+        let mut unlisted = HashSet::new();
         let skipped: HashSet<Vec<u8>> = unreadable.iter().map(|(path, _)| path.clone()).collect();
         let rescued = self.rescue.map(|rescue| rescue.losses(inventory));
         for (path, loss) in rescued.into_iter().flatten() {
@@ -140,12 +163,14 @@ impl<'a> CopyJob<'a> {
                 continue;
             }
             let reason = match loss {
-                Loss::Names(error) => LossReason::Names {
-                    is_empty: inventory
+                Loss::Names(error) => {
+                    unlisted.insert(path.clone());
+                    let is_empty = inventory
                         .find(&path)
-                        .is_some_and(|dir| inventory.entries(inventory.file(dir)).len() == 0),
-                    error,
-                },
+                        .is_some_and(|dir| inventory.entries(inventory.file(dir)).len() == 0);
+                    LossReason::Names { is_empty, error }
+                }
+                Loss::Xattrs(_) if unlisted.contains(&path) => continue,
                 Loss::File(error) => LossReason::File(error),
                 Loss::Xattrs(error) => LossReason::Xattrs(error),
                 Loss::Content(ranges, error) => LossReason::Content(ranges, error),
@@ -153,14 +178,14 @@ impl<'a> CopyJob<'a> {
             losses.push(CopyLoss { path, reason });
         }
         for (path, error) in unreadable {
-            let file = inventory.find(&path).map(|entry| inventory.file(entry));
-            let is_dir = file.is_some_and(|file| inventory.kind(file) == FileKind::Directory);
-            let reason = if is_dir {
-                LossReason::Xattrs(error)
-            } else {
-                LossReason::File(error)
-            };
+            let reason = LossReason::File(error);
             losses.push(CopyLoss { path, reason });
+        }
+        for (path, error) in bare {
+            if !unlisted.contains(&path) {
+                let reason = LossReason::Xattrs(error);
+                losses.push(CopyLoss { path, reason });
+            }
         }
         let changed = self.source.changed().into_iter().map(|path| CopyLoss {
             path,

@@ -62,7 +62,7 @@ pub fn copy_to(
     // The name of the output in errors, and of the subvolume of a stream without another name.
     let dst = Path::new("output");
     let source = source.for_format(format, dst, options)?;
-    CopyJob::with_output(&source, (dst, format), None, options, create, |job| {
+    CopyJob::with_output(&source, (dst, format), None, options, (create, 0), |job| {
         job.write(progress, &mut |_| {})
     })
 }
@@ -79,7 +79,7 @@ impl CopyJob<'_> {
     ) -> Result<CopySummary> {
         let (files, bytes) = (self.inventory.file_count(), self.inventory.content_bytes());
         progress.expect(Some(files.into()), Some(bytes));
-        match self.format {
+        let mut summary = match self.format {
             Format::Dir | Format::File => directory::write(self, progress),
             Format::Tar | Format::TarGz | Format::TarXz | Format::TarZst => {
                 tar::write(self, progress)
@@ -87,7 +87,11 @@ impl CopyJob<'_> {
             Format::Squashfs => squashfs::write(self, progress, warn),
             Format::Btrfs => btrfs::write(self, progress, warn),
             Format::Stream => stream::write(self, progress),
+        }?;
+        if self.other_names > 0 {
+            summary.notes.push(CopyNote::OtherNames(self.other_names));
         }
+        Ok(summary)
     }
 }
 

@@ -13,6 +13,7 @@ use sendstream::{
 };
 use tree::{Inventory, NoProgress, Output, Progress, Sha256, is_valid_name};
 
+use super::format::is_stream;
 use super::job::CopyJob;
 use super::summary::CopySummary;
 use crate::error::refuse;
@@ -31,7 +32,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub fn subvolume_name(dst: &Path, given: Option<&[u8]>) -> Result<Vec<u8>> {
     let name = match given {
         Some(name) => Some(name),
-        None if dst == Path::new("-") => None,
+        None if is_stream(dst) => None,
         None => dst.file_stem().map(OsStr::as_bytes),
     };
     let name = name.ok_or_else(|| Error::refused("name the subvolume with --name"))?;
@@ -49,6 +50,11 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
     let (inventory, all) = (&job.inventory, &job.options.stream);
     let is_plain = all.plain || all.version == Version::V1 || all.encode.is_some();
     let name = subvolume_name(job.dst, all.name.as_deref())?;
+    for file in inventory.files() {
+        let checked = inventory.metadata(file).check_owner();
+        let path = || inventory.path(inventory.first_name(file));
+        job.name_error(checked.map_err(|error| error.in_file("read", &path())))?;
+    }
     let mut options = SendOptions {
         name: &name,
         uuid: [0; 16],

@@ -94,8 +94,12 @@ pub enum CopyNote {
     OldDiffers,
     /// Blocks or extents that were reused, and those that were encoded.
     Reused(u64, u64),
+    /// Those that were reused were made with other settings.
+    ReusedDiffer,
     /// Files in the destination that were kept.
     FilesKept(u64),
+    /// Other names of the file that was replaced, which keep its content.
+    OtherNames(u64),
     /// Entries of the old directory that were deleted.
     Deleted(u64),
     /// Files that share their data with the source.
@@ -114,16 +118,22 @@ impl CopySummary {
 
     /// Takes over the common part of the summary of an image.
     pub(super) fn of_image(image: &ImageSummary, reuses: bool) -> CopySummary {
-        let note = if image.old_differs {
-            CopyNote::OldDiffers
-        } else {
-            CopyNote::Reused(image.reused, image.encoded)
+        let mut notes = match (image.old_differs, image.reused) {
+            (true, 0) => vec![CopyNote::OldDiffers],
+            (true, reused) => vec![
+                CopyNote::Reused(reused, image.encoded),
+                CopyNote::ReusedDiffer,
+            ],
+            (false, reused) => vec![CopyNote::Reused(reused, image.encoded)],
         };
+        if !reuses {
+            notes.clear();
+        }
         CopySummary {
             read_bytes: image.content_bytes,
             written_bytes: image.image_bytes,
             kept: image.kept,
-            notes: reuses.then_some(note).into_iter().collect(),
+            notes,
             ..CopySummary::default()
         }
     }

@@ -46,7 +46,6 @@ struct ExistingImage {
     btrfs: Arc<Btrfs>,
     top: Arc<Subvolume>,
     subvolumes: Vec<SubvolumeInfo>,
-    metadata: fs::Metadata,
 }
 
 /// A stream and the image that will hold its subvolumes.
@@ -385,9 +384,6 @@ impl ImageTarget {
         let output = Output::create(&self.path, self.old.is_some()).during(write)?;
         let made = btrfs::create(&inventory, &options, receive.parallel, progress, &output);
         let summary = made.during(write)?;
-        if let Some(old) = &self.old {
-            keep_owner(&output, &old.metadata).during(write)?;
-        }
         output.commit().during(|| format!("finish {shown}"))?;
         Ok(summary)
     }
@@ -457,10 +453,6 @@ impl ExistingImage {
         let Container::Btrfs(file) = Container::open(path, None)? else {
             refuse!("neither a directory nor a btrfs image");
         };
-        let metadata = file
-            .metadata()
-            .cloned()
-            .ok_or_else(|| Error::refused("a file without metadata"))?;
         let btrfs = file.open_btrfs(&OpenOptions::default())?;
         refuse_features(&btrfs)?;
         btrfs.replay().during(|| "replay its log".to_owned())?;
@@ -470,7 +462,6 @@ impl ExistingImage {
             btrfs,
             top,
             subvolumes,
-            metadata,
         })
     }
 
@@ -509,7 +500,7 @@ impl ExistingImage {
         }
         if candidates.is_empty() {
             refuse!(
-                "no subvolume of the image has the UUID or received UUID of the parent or clone source; receive it first"
+                "no subvolume of the image has the UUID or received UUID of the parent or clone source; receive it first: a copy of its stream has neither"
             );
         }
         Ok(ParentState::choose(candidates, uuid, ctransid)?)
@@ -619,17 +610,6 @@ fn refuse_attached(path: &Path) -> Result<()> {
             );
         }
     }
-    Ok(())
-}
-
-/// Gives the new file the permissions and, as far as possible, the owner of the old one.
-fn keep_owner(output: &Output, old: &fs::Metadata) -> Result<()> {
-    let Some(file) = output.file() else {
-        return Ok(());
-    };
-    // Only root can give files away; that is no reason not to receive.
-    let _ = std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()));
-    file.set_permissions(old.permissions())?;
     Ok(())
 }
 

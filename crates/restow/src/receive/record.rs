@@ -73,7 +73,7 @@ impl ReceivedRecord {
             words += &emit(entry);
         }
         let write = || -> tree::Result<()> {
-            let output = Output::create(&self.path, true)?;
+            let output = Output::replace(&self.path)?;
             output.write_all_at(words.as_bytes(), 0)?;
             output.commit()
         };

@@ -124,6 +124,10 @@ impl FileAttributes {
     }
 }
 
+/// The user or group that Linux takes for none (`INVALID_UID`): images and streams with it are
+/// refused, and `chown` takes it for no change.
+pub const NO_OWNER: u32 = u32::MAX;
+
 /// A file's metadata: everything but its names and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
@@ -158,6 +162,19 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// Checks that Linux can have the owner and the group.
+    ///
+    /// # Errors
+    /// One of them is [`NO_OWNER`].
+    pub fn check_owner(&self) -> Result<()> {
+        if [self.uid, self.gid].contains(&NO_OWNER) {
+            return Err(Error::InvalidInput(
+                "the owner or group is the reserved number 2^32 - 1; --map-uids, --map-gids or --all-root give another",
+            ));
+        }
+        Ok(())
+    }
+
     /// An empty file owned by root and dated 1970, without any optional field.
     pub const fn new(kind: FileKind, permissions: u16) -> Metadata {
         const EPOCH: Time = Time {

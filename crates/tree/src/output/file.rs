@@ -7,11 +7,14 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use linux::OpenFlags;
+use linux::{OpenFlags, Stat};
 
+use super::path::{OutputPath, is_of_stranger};
 use super::target::{OutputKind, OutputTarget};
 use super::temporary::{self, Temporary};
-use crate::{Error, ReadAt, Result, Scratch};
+use crate::{Error, FileKind, ReadAt, Result, Scratch};
+
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 /// A file that is written, and how it gets its name.
 #[derive(Debug)]
@@ -39,13 +42,12 @@ struct Destination {
 }
 
 impl FileTarget {
-    /// Opens the path `to` for writing: an existing block device or stream, otherwise a new file.
-    ///
-    /// # Errors
-    /// `AlreadyExists` for an existing file or device unless `overwrite` is set;
-    /// [`Error::IsADirectory`]; [`Error::InvalidInput`] for a path without a file name;
-    /// `ResourceBusy` for a mounted device; what the kernel reports.
+    /// What [`Output::create`](super::Output::create) opens.
     pub(super) fn create(to: &Path, overwrite: bool) -> Result<FileTarget> {
+        let path = OutputPath::of(to);
+        if let Ok(OutputPath::Open(number)) = path {
+            return Ok(Self::stream(linux::duplicate(number)?.into()));
+        }
         if let Ok(there) = std::fs::metadata(to) {
             let kind = there.file_type();
             if kind.is_dir() {
@@ -58,6 +60,15 @@ impl FileTarget {
                 return Ok(Self::stream(OpenOptions::new().write(true).open(to)?));
             }
         }
+        match path {
+            Ok(OutputPath::Named(path)) if overwrite => Self::beside(&path, true),
+            Err(error) if overwrite => Err(error),
+            _ => Self::beside(to, false),
+        }
+    }
+
+    /// Creates a file that gets the name `to`, or replaces the one that has it.
+    pub(super) fn beside(to: &Path, overwrite: bool) -> Result<FileTarget> {
         let no_name = Error::InvalidInput("the destination has no file name");
         let (parent, name) = linux::split_path(to).ok_or(no_name)?;
         let destination = Destination {
@@ -66,27 +77,36 @@ impl FileTarget {
             name: name.into(),
             overwrite,
         };
-        if !overwrite && linux::stat_at(&destination.dir, name).is_ok() {
+        let there = linux::stat_at(&destination.dir, name).ok();
+        if !overwrite && there.is_some() {
             return Err(Error::Io(io::ErrorKind::AlreadyExists.into()));
         }
+        let dir = linux::stat(&destination.dir)?;
+        // The owner of a file that strangers put in the way must not get what it is replaced by.
+        let replaced = there.filter(|there| is_regular(there) && !is_of_stranger(there, &dir));
+        let mode = if replaced.is_some() { 0o600 } else { 0o666 };
         // Find out now whether it can get its name, not after everything is written.
-        if let Ok(file) = linux::open_unnamed(&destination.dir, 0o666)
-            && linux::can_link_open_file(&file)
-        {
-            return Ok(FileTarget {
+        let target = match linux::open_unnamed(&destination.dir, mode) {
+            Ok(file) if linux::can_link_open_file(&file) => FileTarget {
                 file: file.into(),
                 place: FilePlace::Unnamed(destination),
-            });
+            },
+            _ => Self::create_named(destination, mode)?,
+        };
+        if let Some(there) = replaced
+            && let FilePlace::Unnamed(to) | FilePlace::Named(to, _) = &target.place
+        {
+            keep_access(&target.file, to, &there)?;
         }
-        Self::create_named(destination)
+        Ok(target)
     }
 
     /// For file systems without unnamed files.
-    fn create_named(destination: Destination) -> Result<FileTarget> {
+    fn create_named(destination: Destination, mode: u32) -> Result<FileTarget> {
         let (temporary, file) =
             Temporary::create(&destination.dir, &destination.name, |dir, name| {
                 let flags = OpenFlags::RDWR | OpenFlags::CREATE | OpenFlags::EXCL;
-                linux::open_at(dir, name, flags, 0o666)
+                linux::open_at(dir, name, flags, mode)
             })?;
         Ok(FileTarget {
             file: file.into(),
@@ -149,10 +169,6 @@ impl OutputTarget for FileTarget {
         }
     }
 
-    fn file(&self) -> Option<&File> {
-        Some(&self.file)
-    }
-
     fn scratch(&self) -> io::Result<Option<File>> {
         match &self.place {
             FilePlace::Unnamed(to) => {
@@ -205,8 +221,46 @@ fn is_not_a_medium(error: &io::Error) -> bool {
     )
 }
 
+fn is_regular(there: &Stat) -> bool {
+    FileKind::from_mode(there.mode) == Some(FileKind::Regular)
+}
+
+/// Gives a new file the permissions, the access control list and, as far as possible, the owner of
+/// the file that it replaces.
+fn keep_access(file: &File, replaced: &Destination, there: &Stat) -> io::Result<()> {
+    let own = |uid| std::os::unix::fs::fchown(file, uid, Some(there.gid));
+    // Only root can give files away; that is no reason not to replace one.
+    let has_group = own(Some(there.uid)).or_else(|_| own(None)).is_ok();
+    let mut mode = there.mode & 0o777;
+    let mut list = None;
+    if has_group {
+        linux::for_each_xattr(&*replaced.dir, &replaced.name, |name, value| {
+            if name == ACCESS_LIST {
+                list = Some(value.to_vec());
+            }
+        })?;
+    } else {
+        // The rights of that group are not for another one.
+        mode &= 0o707 | (mode & 7) << 3;
+    }
+    match list {
+        Some(list) => linux::set_xattr(file, ACCESS_LIST, &list)?,
+        // The directory may have given it one.
+        None => _ = linux::remove_xattr(file, ACCESS_LIST)?,
+    }
+    linux::set_mode(file, mode)
+}
+
 fn rename(to: &Destination, from: &[u8]) -> io::Result<()> {
     if to.overwrite {
+        // What was a file when it was created may be a device by now.
+        let stays = |there: Stat| {
+            let kind = FileKind::from_mode(there.mode);
+            !matches!(kind, Some(FileKind::Regular | FileKind::Symlink))
+        };
+        if linux::stat_at(&to.dir, &to.name).is_ok_and(stays) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         return linux::rename_at(&to.dir, from, &to.dir, &to.name);
     }
     match linux::rename_new_at(&to.dir, from, &to.dir, &to.name) {
@@ -247,7 +301,7 @@ mod tests {
             name: (*b"out").into(),
             overwrite,
         };
-        let mut output = Output::to(FileTarget::create_named(destination).unwrap());
+        let mut output = Output::to(FileTarget::create_named(destination, 0o666).unwrap());
         output.write_all(b"content").unwrap();
         output
     }

@@ -2,6 +2,7 @@
 
 mod encoded;
 mod file;
+mod path;
 mod spool;
 mod target;
 pub mod temporary;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use self::encoded::WrittenExtent;
 use self::file::FileTarget;
+pub use self::path::OutputPath;
 pub use self::spool::spool;
 pub(crate) use self::spool::unnamed_file;
 use self::target::Discard;
@@ -39,15 +41,29 @@ impl Output {
         Output(Box::new(target))
     }
 
-    /// Opens the path `to` for writing: an existing block device or stream, otherwise a new file.
+    /// Opens the path `to` for writing: an existing block device or stream, an open file of this
+    /// process (`/dev/stdout`, `/dev/fd/3`), otherwise a new file.
+    ///
+    /// With `overwrite`, symbolic links are followed as [`OutputPath`] does, and the new file gets
+    /// the permissions, the access control list and, as far as possible, the owner of the one that
+    /// it replaces, but no set-user-ID and set-group-ID bit. Other names of that one keep it.
     ///
     /// # Errors
     /// `AlreadyExists` for an existing file or device unless `overwrite` is set;
     /// [`Error::IsADirectory`](crate::Error::IsADirectory);
-    /// [`Error::InvalidInput`](crate::Error::InvalidInput) for a path without a file name;
-    /// `ResourceBusy` for a mounted device; what the kernel reports.
+    /// [`Error::InvalidInput`](crate::Error::InvalidInput) for a path without a file name or a link
+    /// that is not followed; `ResourceBusy` for a mounted device; what the kernel reports.
     pub fn create(to: &Path, overwrite: bool) -> Result<Output> {
         FileTarget::create(to, overwrite).map(Output::to)
+    }
+
+    /// Creates a file that replaces the one with the path `to`, as [`Output::create`] does, but
+    /// takes the place of a symbolic link: for a file of our own in a directory of others.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    pub fn replace(to: &Path) -> Result<Output> {
+        FileTarget::beside(to, true).map(Output::to)
     }
 
     /// Writes to a file that is already open, such as standard output.
@@ -73,11 +89,6 @@ impl Output {
     /// The kind of output.
     pub fn kind(&self) -> OutputKind {
         self.0.kind()
-    }
-
-    /// The open file, if the output is one, to give it an owner and permissions.
-    pub fn file(&self) -> Option<&File> {
-        self.0.file()
     }
 
     /// Writes all of `buf` at the byte offset `at`.

@@ -61,11 +61,6 @@ pub trait OutputTarget: ReadAt + Debug {
     /// What the medium reports. Nothing is left behind then.
     fn finish(self: Box<Self>) -> Result<()>;
 
-    /// The open file, if the target is one, to give it an owner and permissions.
-    fn file(&self) -> Option<&File> {
-        None
-    }
-
     /// An unnamed temporary file beside the target, for data that cannot be written yet; `None` if
     /// such data stays in memory.
     ///

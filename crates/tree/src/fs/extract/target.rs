@@ -76,13 +76,14 @@ impl ExtractTarget {
                 }
             }
             _ => {
-                if std::fs::symlink_metadata(&to).is_ok() {
+                if let Ok(metadata) = std::fs::symlink_metadata(&to) {
                     match existing {
                         Existing::Refuse => return Err(already),
-                        Existing::ReplaceFile => there = There::Other,
-                        Existing::ReplaceDirectory | Existing::Merge(_) => {
-                            return Err(Error::NotADirectory);
+                        Existing::ReplaceFile if metadata.is_file() || metadata.is_symlink() => {
+                            there = There::Other;
                         }
+                        // Nor does a tree take the place of a device.
+                        _ => return Err(Error::NotADirectory),
                     }
                 }
             }
@@ -213,10 +214,12 @@ fn rename_new(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
 
 /// Swaps two names.
 fn exchange(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
-    match linux::exchange_at(parent, from, parent, to) {
-        // The file system lacks RENAME_EXCHANGE. `from` is a temporary name and ends with `.tmp`.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            let aside = [from.strip_suffix(b"tmp").unwrap_or(from), b"old"].concat();
+    let exchanged = linux::exchange_at(parent, from, parent, to);
+    // Such a name does not end with `.tmp`, and so is never removed as a leftover.
+    let aside = [from.strip_suffix(b"tmp").unwrap_or(from), b"old"].concat();
+    match exchanged.as_ref().map_err(io::Error::kind) {
+        // The file system lacks RENAME_EXCHANGE.
+        Err(io::ErrorKind::InvalidInput) => {
             linux::rename_at(parent, to, parent, &aside)?;
             if let Err(error) = linux::rename_at(parent, from, parent, to) {
                 linux::rename_at(parent, &aside, parent, to)?;
@@ -224,8 +227,79 @@ fn exchange(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
             }
             linux::rename_at(parent, &aside, parent, from)
         }
-        exchanged => exchanged,
+        // Overlayfs does not rename a directory of its lower layers, but lets others take its place
+        // when it is empty.
+        Err(io::ErrorKind::CrossesDevices) => {
+            linux::make_dir_at(parent, &aside, 0o700)?;
+            let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+            let open = |name| linux::open_at(parent, name, flags, 0);
+            let (old, kept) = (open(to)?, open(&aside)?);
+            let replaced = move_entries(&old, &kept)
+                .and_then(|()| remove_emptied(&old))
+                .and_then(|()| linux::rename_at(parent, from, parent, to));
+            if let Err(error) = replaced {
+                move_entries(&kept, &old)?;
+                linux::remove_tree_at(parent, &aside)?;
+                return Err(error);
+            }
+            linux::rename_at(parent, &aside, parent, from)
+        }
+        _ => exchanged,
     }
+}
+
+/// Moves what a directory holds into another one. Directories that cannot be renamed stay, empty,
+/// and new ones take what they held.
+fn move_entries(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+    for name in names(from)? {
+        match linux::rename_at(from, &name, to, &name) {
+            Ok(()) => continue,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::CrossesDevices | io::ErrorKind::DirectoryNotEmpty
+                ) => {}
+            Err(error) => return Err(error),
+        }
+        let stat = linux::stat_at(from, &name)?;
+        let made = linux::make_dir_at(to, &name, 0o700);
+        // Otherwise it was emptied before, as far as it went, and is filled again.
+        let is_new = made.is_ok();
+        made.or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        })?;
+        let open = |dir| linux::open_at(dir, &name, flags, 0);
+        move_entries(&open(from)?, &open(to)?)?;
+        if is_new {
+            linux::set_owner_at(to, &name, stat.uid, stat.gid)?;
+            linux::set_mode_at(to, &name, stat.mode & 0o7777)?;
+            linux::set_times_at(to, &name, Some(stat.atime), stat.mtime)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the directories in a directory, all of which hold nothing but directories.
+fn remove_emptied(dir: &OwnedFd) -> io::Result<()> {
+    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+    for name in names(dir)? {
+        remove_emptied(&linux::open_at(dir, &name, flags, 0)?)?;
+        linux::remove_dir_at(dir, &name)?;
+    }
+    Ok(())
+}
+
+fn names(dir: &OwnedFd) -> io::Result<Vec<Box<[u8]>>> {
+    let mut names = Vec::new();
+    // A descriptor remembers how far it was read.
+    let dir = linux::open_at(dir, b".", OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0)?;
+    linux::for_each_name(&dir, |name| {
+        names.push(name.to_bytes().into());
+        Ok::<_, io::Error>(())
+    })?;
+    Ok(names)
 }
 
 fn is_empty(dir: &OwnedFd) -> Result<bool> {
