@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tree::{
     CheckOptions, Error, FileId, FileKind, FileSystem, Finding, Findings, Inventory, Limits,
-    Parallel, Progress, Result, Xattr, ordered,
+    NO_OWNER, Parallel, Progress, Result, Xattr, ordered,
 };
 
 use crate::data::BlockSpan;
@@ -21,8 +21,6 @@ const LIST_ENTRIES: usize = 1024;
 const STORED_MIN: usize = 1 << 20;
 /// Number of blocks that one job decodes.
 const BATCH_BLOCKS: usize = 16;
-/// The user or group that Linux takes for none (`INVALID_UID`).
-const NO_OWNER: u32 = u32::MAX;
 /// The smallest page of Linux; it reads no longer targets of symbolic links, and of those one byte
 /// less.
 const PAGE_BYTES: u64 = 4096;

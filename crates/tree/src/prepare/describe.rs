@@ -48,7 +48,7 @@ impl Describe<'_> {
         let count = self.inventory.file_count();
         let batches = (0..count).step_by(BATCH_FILES as usize);
         let path = |file| self.inventory.path(self.inventory.first_name(file));
-        let (mut lost, mut bare) = (Lost::default(), Vec::new());
+        let mut lost = Lost::default();
         let dropped = &mut summary.lost_xattrs;
         ordered(
             parallel,
@@ -57,6 +57,8 @@ impl Describe<'_> {
             |(), batch| {
                 let mut known = Vec::new();
                 for file in batch.map(FileId) {
+                    let owner = self.inventory.metadata(file).check_owner();
+                    owner.map_err(|error| error.in_file("read", &path(file)))?;
                     let described = self.one(file).and_then(|described| {
                         check(&described)?;
                         Ok(described)
@@ -84,8 +86,8 @@ impl Describe<'_> {
                             });
                             sink(file, described)?;
                         }
-                        Err(_) if self.inventory.kind(file) == FileKind::Directory => {
-                            bare.push(file);
+                        Err(error) if self.inventory.kind(file) == FileKind::Directory => {
+                            lost.lose_attributes(file, error);
                         }
                         Err(error) => lost.lose(file, error),
                     }
@@ -93,8 +95,6 @@ impl Describe<'_> {
                 Ok(())
             },
         )?;
-        let all = bare.into_iter().map(|dir| (path(dir), b"*".to_vec()));
-        summary.lost_xattrs.extend(all);
         Ok(lost)
     }
 

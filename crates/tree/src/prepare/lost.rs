@@ -8,12 +8,19 @@ use crate::{Error, FileId, Inventory};
 #[derive(Debug, Default)]
 pub struct Lost {
     reasons: BTreeMap<FileId, Error>,
+    /// Directories that are there without their extended attributes.
+    bare: Vec<(FileId, Error)>,
 }
 
 impl Lost {
     /// Leaves a file out. The first reason counts.
     pub fn lose(&mut self, file: FileId, error: Error) {
         self.reasons.entry(file).or_insert(error);
+    }
+
+    /// Leaves out the extended attributes of a directory.
+    pub(super) fn lose_attributes(&mut self, dir: FileId, error: Error) {
+        self.bare.push((dir, error));
     }
 
     /// Leaves a file out if the one whose content it shows is left out.
@@ -34,9 +41,14 @@ impl Lost {
         self.reasons.keys().copied()
     }
 
-    /// The paths and reasons, in the order of the files.
+    /// The paths and reasons, in the order of the files; then those of directories without their
+    /// extended attributes.
     pub fn into_paths(self, inventory: &Inventory) -> Vec<(Vec<u8>, Error)> {
         let named = |(file, error)| (inventory.path(inventory.first_name(file)), error);
-        self.reasons.into_iter().map(named).collect()
+        self.reasons
+            .into_iter()
+            .chain(self.bare)
+            .map(named)
+            .collect()
     }
 }

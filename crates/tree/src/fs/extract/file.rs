@@ -13,7 +13,7 @@ use linux::{OpenFlags, Timestamp};
 use super::super::data::open_ahead;
 use super::super::{
     EntryId, Extent, ExtentKind, Extents, FileAttributes, FileId, FileKind, HostContent, Ino,
-    Inventory, Metadata, Time, Xattr,
+    Inventory, Metadata, NO_OWNER, Time, Xattr,
 };
 use super::clones::Clones;
 use super::stored::{Failure, StoredCopies, StoredWorkspace, StoredWriter};
@@ -640,6 +640,8 @@ impl<'a> Maker<'a> {
                 {
                     Err(reason.clone())
                 }
+                // For Linux, it is no change.
+                _ if [uid, gid].contains(&NO_OWNER) => Err("it means no owner".to_owned()),
                 _ => match set_owner(uid, gid) {
                     Ok(()) => Ok(()),
                     // `EINVAL` means that the owner does not exist in this user namespace.
