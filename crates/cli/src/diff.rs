@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use restow::Address;
+use restow::{Address, ImageAt};
 use tree::Error;
 use tree::diff::{Change, Difference};
 use tree::json::Object;
 
 use crate::bar::Bar;
 use crate::options::only_one_is_standard_input;
-use crate::options::{AspectArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs};
+use crate::options::{AspectArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs, image_at};
 use crate::text;
 
 /// The version of the JSON form.
@@ -59,6 +59,15 @@ pub(crate) struct Diff {
 
     #[command(flatten)]
     source: SourceArgs,
+
+    /// The same for B alone, if its image is at another place than that of A
+    #[arg(
+        long,
+        value_name = "BYTES|search|partition:N",
+        value_parser = image_at,
+        help_heading = "Image sources"
+    )]
+    second_image_at: Option<ImageAt>,
 }
 
 /// Returns whether there are differences.
@@ -68,7 +77,9 @@ pub(crate) struct Diff {
 pub(crate) fn run(args: &Diff) -> Result<bool> {
     let (first, second) = (Address::of(&args.first)?, Address::of(&args.second)?);
     only_one_is_standard_input(&first, &second)?;
-    let [first, second] = args.source.open_pair([&first, &second])?;
+    let [first, second] = args
+        .source
+        .open_pair([&first, &second], args.second_image_at)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let bar = Bar::new("compared", args.quiet);
     let how = (args.aspects.aspects(), args.threads.parallel());
@@ -141,6 +152,7 @@ fn object(difference: &Difference) -> Object {
         }
         Change::HardLink(a, b) => both(of("hard link"), a.as_deref(), b.as_deref()),
         Change::Holes { at } => of("holes").number("at", *at),
+        Change::XattrsUnlisted => of("xattrs not compared"),
     }
 }
 
@@ -209,5 +221,8 @@ pub(crate) fn line(difference: &Difference, [first, second]: [&str; 2]) -> Strin
             format!("{path}: hard link to {} | {}", of(a), of(b))
         }
         Change::Holes { at } => format!("{path}: holes differ starting at byte {at}"),
+        Change::XattrsUnlisted => {
+            format!("{path}: extended attributes not compared: Linux lists at most 64 KiB of names")
+        }
     }
 }

@@ -59,28 +59,31 @@ impl SourceTree {
         open().during(|| opening(address))
     }
 
-    /// Opens two trees to compare. Each further device belongs to one of the images.
+    /// Opens two trees to compare, each with its options, which only differ in where the image is.
+    /// Each further device belongs to one of the images.
     ///
     /// # Errors
     /// One cannot be opened or read, or a device does not belong to either.
     pub fn open_pair(
         [first, second]: [&Address; 2],
-        options: &OpenOptions,
+        [options, second_options]: [&OpenOptions; 2],
     ) -> Result<[SourceTree; 2]> {
-        let open = |address: &Address| {
+        let open = |address: &Address, options| {
             let opened = SourceTree::open_any(address, options, true);
             opened.during(|| opening(address))
         };
-        let opened = open(first)?;
+        let opened = open(first, options)?;
         // What is opened once is one store: what two subvolumes of it share is known to be the
         // same.
         let shared = opened.subvolume().map(|tree| tree.btrfs());
-        let shared = shared.filter(|_| is_same_file(&first.path, &second.path));
+        let is_same_image =
+            options.image_at == second_options.image_at && is_same_file(&first.path, &second.path);
+        let shared = shared.filter(|_| is_same_image);
         let other = match shared {
             Some(btrfs) => {
                 SourceTree::of_btrfs(btrfs, second, options).during(|| opening(second))?
             }
-            None => open(second)?,
+            None => open(second, second_options)?,
         };
         let both = [opened, other];
         let images = both.iter().filter_map(SourceTree::subvolume);
@@ -378,6 +381,22 @@ impl SourceTree {
             } => tree.changed(),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether a directory is the place of a nested subvolume, empty as in a snapshot. Send streams
+    /// leave it out.
+    pub fn is_place_of_subvolume(&self, path: &[u8]) -> bool {
+        /// `BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`.
+        const EMPTY_SUBVOLUME: u64 = 2;
+        if let Some(dir) = self.directory() {
+            let there = linux::open_dir(&dir.join(OsStr::from_bytes(path)));
+            let number = there.and_then(|there| Ok((linux::stat(&there)?.ino, there)));
+            return number.is_ok_and(|(number, there)| {
+                number == EMPTY_SUBVOLUME && linux::is_btrfs(&there).unwrap_or(false)
+            });
+        }
+        let metadata = || self.tree.metadata(self.tree.find_no_follow(path)?.ino);
+        self.subvolume().is_some() && metadata().is_ok_and(|it| it.identity.is_none())
     }
 
     /// Names the file of an error in this source as the user knows it.

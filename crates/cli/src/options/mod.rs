@@ -24,7 +24,7 @@ pub(crate) use image::{ImageArgs, epoch};
 pub(crate) use quiet::{QuietArgs, SilentArgs};
 pub(crate) use rescue::RescueArgs;
 pub(crate) use source::{
-    ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, only_one_is_standard_input,
+    ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, image_at, only_one_is_standard_input,
     open_options,
 };
 pub(crate) use squashfs::SquashfsArgs;

@@ -97,7 +97,7 @@ pub(crate) struct ImageFileArgs {
     pub(crate) image_at: Option<ImageAt>,
 }
 
-fn image_at(words: &str) -> Result<ImageAt> {
+pub(crate) fn image_at(words: &str) -> Result<ImageAt> {
     match words {
         "search" => Ok(ImageAt::Search),
         words => match words.strip_prefix("partition") {
@@ -178,12 +178,23 @@ impl SourceArgs {
         Ok(source)
     }
 
-    /// Opens two trees. An option for btrfs images must apply to one of them.
+    /// Opens two trees. An option for btrfs images must apply to one of them. The image in the
+    /// second one can be at another place.
     ///
     /// # Errors
     /// As for [`SourceArgs::open`].
-    pub(crate) fn open_pair(&self, addresses: [&Address; 2]) -> Result<[SourceTree; 2]> {
-        let sources = SourceTree::open_pair(addresses, &self.options(false))?;
+    pub(crate) fn open_pair(
+        &self,
+        addresses: [&Address; 2],
+        second_image_at: Option<ImageAt>,
+    ) -> Result<[SourceTree; 2]> {
+        let first = self.options(false);
+        let mut second = first.clone();
+        second.image_at = second_image_at.or(first.image_at);
+        let sources = SourceTree::open_pair(addresses, [&first, &second])?;
+        if second_image_at.is_some() && sources[1].directory().is_some() {
+            bail!("a directory: --second-image-at does not apply");
+        }
         let both = addresses.iter().zip(&sources);
         let mut images = both
             .filter(|(_, source)| source.subvolume().is_some())

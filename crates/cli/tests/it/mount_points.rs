@@ -64,3 +64,52 @@ $restow ls --one-file-system -R src | sort | diff <(grep -vx b/hidden found) -
 "#;
     in_own_mounts(dir.path(), &(MOUNTS.to_owned() + script));
 }
+
+/// As in a file of ext4 with large inodes, of XFS or of btrfs.
+#[test]
+#[ignore = "needs root"]
+fn a_file_with_more_names_of_attributes_than_linux_lists_does_not_stop_a_comparison() {
+    let (Some(_), Some(_)) = (tool("setfattr"), tool("getfattr")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    let script = r#"
+mkdir t; mount -t tmpfs none t; cd t; mkdir a b; touch a/f b/f; echo 1 > a/z; echo 2 > b/z
+long=$(printf 'x%.0s' {1..240})
+for dir in a b; do
+    echo '# file: '$dir/f > names
+    for n in {100..399}; do echo trusted.$long$n='"1"'; done >> names
+    setfattr --restore=names
+done
+getfattr -d -m - a/f 2>&1 | grep -q 'Argument list too long'
+code=0; $restow diff --ignore mtime a b > found || code=$?; [ $code = 1 ]
+cat > expected <<END
+f: extended attributes not compared: Linux lists at most 64 KiB of names
+z: contents differ starting at byte 0
+END
+diff expected found
+$restow diff --json --ignore mtime a b | grep -q '"path":"f","change":"xattrs not compared"'
+"#;
+    in_own_mounts(dir.path(), script);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_place_of_a_nested_subvolume_is_no_difference() {
+    let Some(_) = tool("btrfs") else { return };
+    let dir = TempDir::new();
+    let script = r#"
+mkdir -p src/a/nested m; echo f > src/a/f; echo g > src/a/nested/g
+$restow copy -q --slack 64M --as-subvolume a --as-subvolume a/nested src x.btrfs
+mount -o loop x.btrfs m
+btrfs subvolume snapshot -r m/a m/s > words; [ $(stat -c %i m/s/nested) = 2 ]
+btrfs send -q -f s.stream m/s
+$restow stream verify s.stream --against m/s > words; grep -qx '0 differences' words
+mkdir m/a/other; btrfs subvolume snapshot -r m/a m/other > words
+if $restow stream verify s.stream --against m/other > words; then exit 1; fi
+grep -q 'only in m/other: other (directory)' words
+umount m
+$restow stream verify s.stream --against x.btrfs:s > words; grep -qx '0 differences' words
+"#;
+    in_own_mounts(dir.path(), script);
+}

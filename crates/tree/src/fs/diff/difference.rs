@@ -54,6 +54,9 @@ pub enum Change {
         /// Its value in the second tree.
         second: Option<Box<[u8]>>,
     },
+    /// Extended attributes are not compared, since Linux does not list those of a file with more
+    /// than 64 KiB of names.
+    XattrsUnlisted,
     /// The earlier path that this is a hard link to; `None` if it is not a hard link.
     HardLink(Option<Box<[u8]>>, Option<Box<[u8]>>),
     /// One file has a hole where the other has data, starting at this byte.

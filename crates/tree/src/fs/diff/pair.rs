@@ -1,5 +1,7 @@
 //! Compares the files of one path in two trees.
 
+use std::io;
+
 use super::super::data::{is_zero, open_ahead};
 use super::super::{
     Aspects, Extent, ExtentKind, Extents, FileKind, FileSystem, Ino, Metadata, Xattr,
@@ -127,9 +129,15 @@ impl Pair<'_> {
                 open_ahead(*first, self.first, a.size).map_err(in_first)?;
                 open_ahead(*second, self.second, b.size).map_err(in_second)?;
             }
-            let a = first.xattrs(self.first).map_err(in_first)?;
-            let b = second.xattrs(self.second).map_err(in_second)?;
-            compare_xattrs(&a, &b, changes);
+            match (first.xattrs(self.first), second.xattrs(self.second)) {
+                (Err(error), _) | (_, Err(error)) if is_list_too_long(&error) => {
+                    changes.push(Change::XattrsUnlisted);
+                }
+                (a, b) => {
+                    let (a, b) = (a.map_err(in_first)?, b.map_err(in_second)?);
+                    compare_xattrs(&a, &b, changes);
+                }
+            }
         }
         Ok(())
     }
@@ -335,6 +343,10 @@ fn compare_xattrs(a: &[Xattr], b: &[Xattr], changes: &mut Vec<Change>) {
             });
         }
     }
+}
+
+fn is_list_too_long(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind() == io::ErrorKind::ArgumentListTooLong)
 }
 
 fn is_change(error: &Error) -> bool {
