@@ -26,7 +26,9 @@ const BSDTAR: ForeignReader = ForeignReader::Pipe("bsdtar -cf - @");
 const QEMU: ForeignReader =
     ForeignReader::First("`qemu-img convert -O raw` makes a raw image of it");
 
-const FORMATS: [ForeignFormat; 21] = [
+const MOUNT: ForeignReader = ForeignReader::First("mount it, and copy the directory");
+
+const FORMATS: &[ForeignFormat] = &[
     known(
         0,
         b"!<arch>\ndebian-binary",
@@ -64,31 +66,62 @@ const FORMATS: [ForeignFormat; 21] = [
     known(0, b"QFI\xfb", "a qcow2 image", QEMU),
     known(0, b"KDMV", "a VMDK image", QEMU),
     known(0, b"# Disk DescriptorFile", "a VMDK descriptor", QEMU),
+    known(0x40, b"\x7f\x10\xda\xbe", "a VDI image", QEMU),
+    known(0, b"vhdxfile", "a VHDX image", QEMU),
+    known(0, b"conectix", "a VHD image", QEMU),
+    known(
+        0,
+        b"\x3a\xff\x26\xed",
+        "an Android sparse image",
+        ForeignReader::First("`simg2img` makes a raw image of it"),
+    ),
     known(
         0,
         b"LUKS\xba\xbe",
         "an encrypted LUKS volume",
         ForeignReader::First("`cryptsetup open` makes a device of it"),
     ),
-    known(
-        0x438,
-        b"\x53\xef",
-        "an ext2, ext3 or ext4 image",
-        ForeignReader::First("mount it, and copy the directory"),
-    ),
+    known(0x438, b"\x53\xef", "an ext2, ext3 or ext4 image", MOUNT),
     known(
         0x400,
         b"\xe2\xe1\xf5\xe0",
         "an EROFS image",
         ForeignReader::First("`fsck.erofs --extract=DIR` unpacks it"),
     ),
+    known(0, b"XFSB", "an XFS image", MOUNT),
+    known(0x400, b"\x10\x20\xf5\xf2", "an F2FS image", MOUNT),
+    known(0, b"\x45\x3d\xcd\x28", "a cramfs image", MOUNT),
+    known(0, b"-rom1fs-", "a romfs image", MOUNT),
+    known(0x1018, BCACHEFS, "a bcachefs image", MOUNT),
+    known(3, b"NTFS    ", "an NTFS image", MOUNT),
+    known(3, b"EXFAT   ", "an exFAT image", MOUNT),
+    known(0x52, b"FAT32   ", "a FAT image", MOUNT),
+    known(0x36, b"FAT1", "a FAT image", MOUNT),
+    known(0, b"UBI#", "a UBI image", UBI),
+    known(0, b"\x31\x18\x10\x06", "a UBIFS image", UBI),
     known(
         0,
-        b"XFSB",
-        "an XFS image",
-        ForeignReader::First("mount it, and copy the directory"),
+        b"sqsh",
+        "a SquashFS image of big-endian machines",
+        UNSQUASH,
     ),
+    known(
+        0x200,
+        b"LABELONE",
+        "a physical volume of LVM",
+        ForeignReader::First("`vgchange -ay` makes devices of its volumes"),
+    ),
+    known(0, b"!<arch>\n", "an ar archive", BSDTAR),
+    known(0, b"MSCF", "a cabinet archive", BSDTAR),
 ];
+
+/// `BCACHE_MAGIC` of bcachefs_format.h, as stored.
+const BCACHEFS: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
+
+const UBI: ForeignReader =
+    ForeignReader::First("write it to a flash device or `nandsim`, and mount that");
+
+const UNSQUASH: ForeignReader = ForeignReader::First("`unsquashfs` unpacks it");
 
 const fn known(
     at: usize,
