@@ -8,6 +8,19 @@ use crate::text;
 
 /// Prints a message. A message that cannot be printed is not an error.
 pub(crate) fn tell(words: &str) {
+    // Names are escaped already; what the user typed may not be.
+    let is_harmful = |c: char| c.is_control() && c != '\n';
+    if words.contains(is_harmful) {
+        let escape = |c: char| {
+            if is_harmful(c) {
+                c.escape_default().to_string()
+            } else {
+                c.into()
+            }
+        };
+        let words: String = words.chars().map(escape).collect();
+        return tell(&words);
+    }
     let _ = writeln!(io::stderr(), "restow: {words}");
 }
 

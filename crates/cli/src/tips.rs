@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Error};
 
 use crate::args::Restow;
+use crate::text;
 
 /// Words that are no commands, and their meaning.
 const COMMANDS: [(&[&str], &str); 13] = [
@@ -305,6 +306,7 @@ pub(crate) fn with_tip(mut error: Error, typed: &[OsString]) -> Error {
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::Usage); // It names the option, too.
     }
+    escape_typed(&mut error);
     if let Some(tip) = tip {
         error.remove(ContextKind::SuggestedSubcommand);
         error.remove(ContextKind::SuggestedArg);
@@ -312,6 +314,23 @@ pub(crate) fn with_tip(mut error: Error, typed: &[OsString]) -> Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
     }
     error
+}
+
+/// Escapes the words of the user in an error: a terminal obeys control characters.
+fn escape_typed(error: &mut Error) {
+    let is_harmful = |words: &String| words.contains(char::is_control);
+    let typed: Vec<_> = (error.context())
+        .filter_map(|(kind, value)| match value {
+            ContextValue::String(words) if is_harmful(words) => {
+                Some((kind, ContextValue::String(text::of_name(words.as_bytes()))))
+            }
+            _ => None,
+        })
+        .collect();
+    for (kind, value) in typed {
+        error.insert(kind, value);
+        error.remove(ContextKind::Suggested); // It shows the words, too.
+    }
 }
 
 /// The tip for a word that is a typo of one in the table, unless it is a typo of a command.

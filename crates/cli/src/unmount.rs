@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::mount;
+use crate::options::QuietArgs;
 use crate::text;
 
 /// Unmount a tree
@@ -24,6 +25,9 @@ pub(crate) struct Unmount {
     /// Detach now, even if busy
     #[arg(short, long)]
     lazy: bool,
+
+    #[command(flatten)]
+    _quiet: QuietArgs,
 }
 
 /// Unmounts it.

@@ -100,7 +100,10 @@ pub fn create(
         };
         verify::tree(&image, &expected, parallel)?;
     }
-    writer.summary.image.unreadable = writer.lost.into_paths(inventory);
+    let image = &mut writer.summary.image;
+    image.unreadable = writer.lost.into_paths(inventory);
+    // Blocks of any level are kept then, so that there are none has another reason.
+    image.old_differs &= options.reuse_exact || image.reused > 0;
     Ok(writer.summary)
 }
 
@@ -110,10 +113,8 @@ impl<'a> ImageWriter<'a> {
         let options = self.options;
         let settings = options.compression?;
         let old = OldBlocks::find(self.inventory, options, self.parallel)?;
-        if options.reuse_exact && !old.is_made_with(&settings, options.filter_code) {
-            self.summary.image.old_differs = true;
-            return None;
-        }
-        Some(old)
+        let is_like_new = old.is_made_with(&settings, options.filter_code);
+        self.summary.image.old_differs = !is_like_new;
+        (is_like_new || !options.reuse_exact).then_some(old)
     }
 }

@@ -22,7 +22,14 @@ pub trait ReadAt: Send + Sync {
 
 impl ReadAt for File {
     fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
-        FileExt::read_exact_at(self, buf, at)
+        FileExt::read_exact_at(self, buf, at).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                let (len, end) = (buf.len(), ReadAt::size(self).unwrap_or_default());
+                let words = format!("{len} bytes at byte {at} of a file that ends at byte {end}");
+                io::Error::new(error.kind(), words)
+            }
+            _ => error,
+        })
     }
 
     /// The size of a regular file, or of a block device.

@@ -21,11 +21,13 @@ pub struct ImageSummary {
     pub reused: u64,
     /// Blocks or extents made from the content of files.
     pub encoded: u64,
-    /// Whether nothing was kept from an older image because it was made with other settings.
+    /// Whether the older image was made with other settings. Nothing is kept from it then, unless
+    /// the options allow it.
     pub old_differs: bool,
-    /// Paths of files that could not be read and were left out of the image, with the errors.
+    /// Paths of files that could not be read and were left out of the image, with the errors; of a
+    /// directory, only the extended attributes are left out.
     pub unreadable: Vec<(Vec<u8>, Error)>,
     /// Paths and names of extended attributes that the format cannot hold and that were left out of
-    /// the image. `*` stands for all attributes of a directory whose attributes cannot be read.
+    /// the image.
     pub lost_xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }

@@ -26,6 +26,9 @@ const VERSION: u32 = 1;
 /// profile, subvolumes, and the space that files take by compression algorithm; with
 /// IMAGE:SUBVOLUME or --subvolume, only the space of files in that subvolume.
 #[derive(Debug, Args)]
+#[command(mut_arg("base", |arg| arg.hide(true)))]
+#[command(mut_arg("ignore_zeros", |arg| arg.hide(true)))]
+#[command(mut_arg("one_file_system", |arg| arg.hide(true)))]
 #[command(after_help = "\
 Examples:
   restow info image.squashfs
@@ -59,6 +62,16 @@ pub(crate) struct Info {
 /// # Errors
 /// It is not an image, or cannot be read.
 pub(crate) fn run(args: &Info) -> Result<()> {
+    let source = &args.source;
+    for (is_given, option) in [
+        (!source.base.is_empty(), "--base"),
+        (source.ignore_zeros, "--ignore-zeros"),
+        (source.one_file_system, "--one-file-system"),
+    ] {
+        if is_given {
+            bail!("an image: {option} does not apply");
+        }
+    }
     let address = Address::of(&args.image)?;
     let open = || format!("open {}", address.name());
     let container = Container::open(&address.path, args.source.file.image_at).with_context(open)?;

@@ -218,7 +218,9 @@ fn run_program(options: &[&str], point: &Path) -> io::Result<()> {
         .args(options)
         .arg("--")
         .arg(point)
-        .stdin(Stdio::null());
+        .stdin(Stdio::null())
+        // With `-q`, too, it says that a mount is gone.
+        .stderr(Stdio::null());
     if program.status()?.success() {
         Ok(())
     } else {
@@ -249,9 +251,11 @@ pub(crate) fn unmount(point: &Path, is_lazy: bool) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let mut program = Command::new(PROGRAM);
             program.arg("-u").args(is_lazy.then_some("-z"));
-            let status = program.arg("--").arg(point).status().map_err(missing)?;
-            if !status.success() {
-                bail!("{PROGRAM} could not unmount it");
+            let ended = program.arg("--").arg(point).output().map_err(missing)?;
+            if !ended.status.success() {
+                let why = String::from_utf8_lossy(&ended.stderr);
+                let why = why.trim().trim_start_matches("fusermount3: ");
+                bail!("{PROGRAM} could not unmount it: {}", why.escape_debug());
             }
             Ok(())
         }

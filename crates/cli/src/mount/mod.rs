@@ -22,8 +22,7 @@ use self::background::MountProcess;
 use self::options::MountOptions;
 use self::session::Serving;
 use crate::message;
-use crate::options::SourceArgs;
-
+use crate::options::{QuietArgs, SourceArgs};
 use crate::text;
 
 pub(crate) use attach::unmount;
@@ -70,6 +69,10 @@ pub(crate) struct Mount {
     /// Serve requests one after another
     #[arg(short, long)]
     single_thread: bool,
+
+    #[command(flatten)]
+    quiet: QuietArgs,
+
     /// Check the options and mount nothing, as `mount -f` asks of its programs
     #[arg(long, hide = true)]
     fake: bool,
@@ -181,7 +184,8 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
             bail!("{} is inside of the directory to mount", name());
         }
     }
-    for note in source.notes().iter().chain(source.lost()) {
+    let notes = source.notes().iter().filter(|_| !args.quiet.quiet);
+    for note in notes.chain(source.lost()) {
         message::tell(&note.to_string());
     }
     let root = match &options.subdir {

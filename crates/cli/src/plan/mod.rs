@@ -23,7 +23,7 @@ use tree::Progress;
 
 use crate::bar::Bar;
 use crate::message::tell;
-use crate::options::{SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs, bytes};
+use crate::options::{QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, ThreadArgs, bytes};
 
 use report::{Advice, Report};
 
@@ -110,6 +110,9 @@ pub(crate) struct Plan {
     html: Option<PathBuf>,
 
     #[command(flatten)]
+    quiet: QuietArgs,
+
+    #[command(flatten)]
     threads: ThreadArgs,
 
     #[command(flatten)]
@@ -158,10 +161,11 @@ pub(crate) fn run(args: &Plan) -> Result<bool> {
     let start = Instant::now();
     let address = Address::of(&args.src)?;
     let source = args.source.open(&address, args.container == For::Btrfs)?;
-    for note in source.notes().iter().chain(source.lost()) {
+    let notes = source.notes().iter().filter(|_| !args.quiet.quiet);
+    for note in notes.chain(source.lost()) {
         tell(&format!("{}: {note}", source.name()));
     }
-    let bar = Bar::new("planned", args.json);
+    let bar = Bar::new("planned", args.json || args.quiet.quiet);
     bar.expect(None, Some(options.candidates.len() as u64));
     let prediction = source.plan(&options, &|| start.elapsed(), &|stage| {
         bar.advance(0, u64::from(matches!(stage, PredictionStage::Try(_))));

@@ -459,3 +459,19 @@ fn an_image_that_is_attached_is_not_replaced() {
     assert_eq!(received.status.code(), Some(2));
     assert!(words.contains("is a device"), "{words}");
 }
+
+#[test]
+fn a_copy_of_a_stream_is_no_parent_and_the_error_says_so() {
+    let dir = TempDir::new();
+    for (file, name) in [("full.stream", "zstd.full.v2c"), ("inc.stream", "inc.v1")] {
+        fs::write(dir.join(file), kernel_made(name)).unwrap();
+    }
+    assert_eq!(
+        run_in(dir.path(), ["copy", "-q", "full.stream", "copy.btrfs"]).0,
+        0
+    );
+    let args = ["receive", "-f", "inc.stream", "copy.btrfs"];
+    let (code, _, words) = run_in(dir.path(), args);
+    let why = "receive it first: a copy of its stream has neither";
+    assert!(code == 2 && words.contains(why), "{words}");
+}

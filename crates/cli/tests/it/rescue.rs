@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 
-use testkit::{Rng, TempDir};
+use testkit::{Rng, TempDir, tool};
 
 use crate::{names, restow, run_in, shown};
 
@@ -344,7 +344,7 @@ fn what_an_archive_loses_is_named_and_exits_with_1() {
     fs::create_dir(dir.join("src")).unwrap();
     fs::write(dir.join("src/file"), "content").unwrap();
     fs::set_permissions(dir.join("src/file"), fs::Permissions::from_mode(0o644)).unwrap();
-    let Some(tar) = testkit::tool("tar") else {
+    let Some(tar) = tool("tar") else {
         return;
     };
     let mut command = tar.command();
@@ -367,7 +367,7 @@ fn what_an_archive_loses_is_named_and_exits_with_1() {
 #[test]
 fn hostile_archives_merge_nothing_outside() {
     let dir = TempDir::new();
-    let Some(tar) = testkit::tool("tar") else {
+    let Some(tar) = tool("tar") else {
         return;
     };
     let run = |from: &str, args: &[&str]| {
@@ -567,4 +567,24 @@ fn check_takes_archives_and_streams() {
     stream[100] ^= 1;
     fs::write(dir.join("bad.stream"), stream).unwrap();
     assert_eq!(check(&["bad.stream"]).0, 1);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn an_unreadable_directory_is_named_once_and_its_files_are() {
+    let (Some(_), Some(_)) = (tool("setpriv"), tool("setfattr")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    let words = r#"
+cp $restow r; chmod 755 .; mkdir -p src/closed src/open; mkdir -m 777 out
+echo 1 > src/closed/f; echo 2 > src/open/f; setfattr -n user.a -v 1 src/closed; chmod 700 src/closed
+for to in x.squashfs x.btrfs x.tar x; do
+    code=0; setpriv --reuid 65534 --clear-groups ./r copy -q --skip-unreadable \
+        $([ $to != x ] || echo --no-owners) src out/$to 2> words || code=$?
+    [ $code = 1 ]
+    echo 'restow: src/closed: left empty, cannot be read: permission denied' | diff - words
+done
+"#;
+    super::mount_points::in_own_mounts(dir.path(), words);
 }

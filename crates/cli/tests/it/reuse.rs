@@ -87,6 +87,20 @@ fn exact_images_are_those_of_a_full_build() {
 }
 
 #[test]
+fn blocks_of_another_level_are_reported() {
+    let dir = TempDir::new();
+    source(&dir);
+    ok(&dir, "copy -q --compress zstd:1 src old.sqfs");
+    let other = "was made with other settings, such as another level, and its blocks keep them";
+    for (level, is_other) in [(1, false), (12, true)] {
+        let line = format!("copy --reuse old.sqfs --compress zstd:{level} src {level}.sqfs");
+        let (_, words) = ok(&dir, &line);
+        assert!(words.contains(" blocks reused from old.sqfs, 0 encoded"));
+        assert_eq!(words.contains(other), is_other, "{words}");
+    }
+}
+
+#[test]
 fn times_are_trusted_on_demand() {
     for kind in ["sqfs", "btrfs"] {
         let dir = TempDir::new();

@@ -417,3 +417,165 @@ fn quiet_leaves_the_progress_that_a_program_asked_for() {
     let words = ok(&dir, "copy -q --progress json src x.tar").1;
     assert!(words.contains(r#""is_done":true"#), "{words}");
 }
+
+#[test]
+fn images_of_other_kinds_are_named() {
+    let dir = TempDir::new();
+    let mount = "which restow does not read: mount it, and copy the directory";
+    let qemu = "which restow does not read: `qemu-img convert -O raw` makes a raw image of it";
+    for (at, magic, noun, way) in [
+        (0, &b"QFI\xfb"[..], "a qcow2 image", qemu),
+        (0, b"KDMV", "a VMDK image", qemu),
+        (64, b"\x7f\x10\xda\xbe", "a VDI image", qemu),
+        (0, b"vhdxfile", "a VHDX image", qemu),
+        (0, b"conectix", "a VHD image", qemu),
+        (0, b"LUKS\xba\xbe", "an encrypted LUKS volume", "cryptsetup"),
+        (512, b"LABELONE", "a physical volume of LVM", "vgchange"),
+        (0, b"XFSB", "an XFS image", mount),
+        (1024, b"\x10\x20\xf5\xf2", "an F2FS image", mount),
+        (1024, b"\xe2\xe1\xf5\xe0", "an EROFS image", "fsck.erofs"),
+        (0, b"\x45\x3d\xcd\x28", "a cramfs image", mount),
+        (0, b"-rom1fs-", "a romfs image", mount),
+        (3, b"NTFS    ", "an NTFS image", mount),
+        (82, b"FAT32   ", "a FAT image", mount),
+        (0, b"UBI#", "a UBI image", "nandsim"),
+        (
+            0,
+            b"sqsh",
+            "a SquashFS image of big-endian machines",
+            "unsquashfs",
+        ),
+        (0, b"!<arch>\n", "an ar archive", "bsdtar -cf - @x"),
+        (0, b"\xed\xab\xee\xdb", "an RPM package", "bsdtar -cf - @x"),
+        (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive", "bsdtar -cf - @x"),
+    ] {
+        let mut image = vec![0; 1 << 17];
+        image[at..at + magic.len()].copy_from_slice(magic);
+        fs::write(dir.join("x"), &image).unwrap();
+        for (line, place) in [("ls x", ""), ("ls --image-at 0 x", "at byte 0: ")] {
+            let words = fails(&dir, line);
+            let start = format!("restow: open x: {place}{noun}");
+            assert!(words.starts_with(&start) && words.contains(way), "{words}");
+        }
+    }
+}
+
+#[test]
+fn each_side_of_a_comparison_has_its_place() {
+    let dir = source();
+    ok(&dir, "copy -q src plain.squashfs");
+    ok(&dir, "copy -q --offset 4096 src moved.squashfs");
+    ok(
+        &dir,
+        "diff --image-at 4K --second-image-at 0 moved.squashfs plain.squashfs",
+    );
+    ok(&dir, "diff --second-image-at 4K src moved.squashfs");
+    ok(&dir, "diff --image-at 4K src moved.squashfs");
+    let words = fails(&dir, "diff --second-image-at 4K plain.squashfs src");
+    assert!(
+        words.contains("--second-image-at does not apply"),
+        "{words}"
+    );
+    // Two images of one file are not one store.
+    fs::write(dir.join("src/a.o"), "changed").unwrap();
+    ok(&dir, "copy -q src other.squashfs");
+    let both =
+        ["plain", "other"].map(|name| fs::read(dir.join(format!("{name}.squashfs"))).unwrap());
+    fs::write(dir.join("both"), both.concat()).unwrap();
+    let line = format!(
+        "diff --ignore mtime --image-at 0 --second-image-at {} both both",
+        both[0].len()
+    );
+    let (code, found, words) = run_in(dir.path(), line.split_whitespace());
+    assert_eq!((code, &*words), (1, ""));
+    assert!(found.starts_with("a.o: size 6 | 7\n"), "{found}");
+}
+
+/// Linux takes it for none.
+#[test]
+fn the_owner_that_means_none_is_refused() {
+    let dir = source();
+    ok(&dir, "copy -q --uid 4294967294 --gid 4294967294 src x.tar");
+    let archive = fs::read(dir.join("x.tar")).unwrap();
+    let mut none = archive.clone();
+    let mut found = 0;
+    for at in 0..archive.len() - 10 {
+        if archive[at..].starts_with(b"4294967294") {
+            none[at + 9] = b'5';
+            found += 1;
+        }
+    }
+    assert!(found > 3);
+    fs::write(dir.join("none.tar"), none).unwrap();
+    for to in ["x.squashfs", "x.btrfs", "x.stream"] {
+        let words = fails(
+            &dir,
+            &format!("copy --skip-unreadable none.tar {to}")
+                .replace("--skip-unreadable none.tar x.stream", "none.tar x.stream"),
+        );
+        assert!(words.contains("is the reserved number 2^32 - 1"), "{words}");
+        ok(&dir, &format!("copy -q --all-root none.tar {to}"));
+    }
+    let (code, _, words) = run_in(dir.path(), ["copy", "-q", "none.tar", "none"]);
+    assert_eq!(code, 1, "{words}");
+    assert!(words.contains("owner not preserved: "), "{words}");
+}
+
+#[test]
+fn control_characters_in_arguments_are_escaped() {
+    let dir = source();
+    let bad = "\u{1b}]0;x\u{7}";
+    for args in [
+        &[bad][..],
+        &["copy", &format!("--{bad}")],
+        &["copy", &format!("-{bad}")],
+        &["copy", "--to", bad, "src", "x.tar"],
+        &["copy", bad, "x.tar"],
+        &["copy", "src", &format!("x.{bad}")],
+        &["copy", "src", "x.tar", bad],
+        &["copy", "--compress", bad, "src", "x.squashfs"],
+        &["copy", "--uid", bad, "src", "x.tar"],
+        &["copy", "--exclude", bad, "src", "x.tar"],
+        &["diff", "src", "src", bad],
+        &["usage", "--top", bad, "src"],
+        &["mount", "-o", bad, "src", "src"],
+        &["plan", "--max-size", bad, "src"],
+    ] {
+        let (_, out, words) = run_in(dir.path(), args);
+        let is_harmful = |text: &str| text.chars().any(|c| c.is_control() && c != '\n');
+        assert!(
+            !is_harmful(&words) && !is_harmful(&out),
+            "{args:?}: {words:?}"
+        );
+        assert!(
+            words.contains("x1b") || words.contains("u{1b}"),
+            "{words:?}"
+        );
+    }
+}
+
+#[test]
+fn options_apply_to_their_sources_and_commands_can_be_quiet() {
+    let dir = source();
+    ok(&dir, "copy -q src i.squashfs");
+    for (line, option) in [
+        ("info --base x i.squashfs", "--base"),
+        ("info --one-file-system i.squashfs", "--one-file-system"),
+        ("copy --base x src x.tar", "--base"),
+        ("copy --image-at 0 src x.tar", "--image-at"),
+        ("ls --ignore-zeros src", "--ignore-zeros"),
+    ] {
+        let words = fails(&dir, line);
+        assert!(
+            words.contains(&format!("{option} does not apply")),
+            "{words}"
+        );
+    }
+    assert_eq!(ok(&dir, "plan -q --try lz4 src").1, "");
+    for line in ["mount -q i.squashfs none", "unmount -q none"] {
+        let words = fails(&dir, line);
+        assert_eq!(words.lines().count(), 1, "{words}");
+    }
+    let words = fails(&dir, "copy --inplace src x.tar");
+    assert!(!words.contains("--replace"), "{words}");
+}

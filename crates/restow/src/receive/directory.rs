@@ -200,7 +200,7 @@ impl DirectoryReceiver<'_> {
         let exact = of_it.clone().find(|it| it.ctransid == ctransid);
         let Some(entry) = exact.or_else(|| of_it.next_back()) else {
             refuse!(
-                "{} has not received the parent or clone source {}; receive it first, or name it with --parent",
+                "{} has not received the parent or clone source {}; receive it first, or name it, or a copy of its stream, with --parent",
                 text::of_host_path(self.dir, "-"),
                 of_uuid(&uuid)
             );
