@@ -24,8 +24,22 @@ const SECONDS_MAX: u64 = 60;
 /// holes.
 const COMPARED_MAX: u64 = 64 << 20;
 
-/// Archives of which ours makes something else, and why.
-const DIFFERENCES: &[(&str, &str)] = &[];
+/// Ends of the names of archives that ours refuses, and why.
+const DIFFERENCES: &[(&str, &str)] = &[
+    (".Z", "compress(1) has no decoder here"),
+    (
+        "pax-bad-mtime-file.tar",
+        "a time that is no number, which others take for 0, is an error",
+    ),
+    (
+        "pax-nul-path.tar",
+        "a name with a NUL, which others cut there, is an error",
+    ),
+    (
+        "solaris_tar_acl.tar",
+        "a member of a type that is not known, which others take for a file, is an error",
+    ),
+];
 
 /// The programs: each with its arguments before the archive, and between archive and directory.
 const PEERS: [(&str, &str, &str); 2] = [
@@ -67,7 +81,7 @@ pub(crate) fn campaign() -> Outcome {
             .display()
             .to_string();
         let verdict = try_archive(archive, &scratch, &target.join("debug/restow"));
-        let difference = DIFFERENCES.iter().find(|(it, _)| *it == name);
+        let difference = DIFFERENCES.iter().find(|(end, _)| name.ends_with(end));
         let wrong = match verdict {
             Ok(None) => continue,
             Ok(Some(Agreement { code, wrong })) => {
@@ -80,7 +94,10 @@ pub(crate) fn campaign() -> Outcome {
         match (wrong, difference) {
             (None, None) => outcome.passed += 1,
             (None, Some(_)) => outcome.failed.push(format!("{name} is no difference")),
-            (Some(_), Some(_)) => listed += 1,
+            (Some(_), Some((end, reason))) => {
+                println!("{name} differs as listed: {end}: {reason}");
+                listed += 1;
+            }
             (Some(wrong), None) => outcome.failed.push(format!("{name}: {wrong}")),
         }
     }

@@ -54,7 +54,7 @@ pub(crate) fn campaign(report: &mut Report, arguments: &[String]) {
 
 /// Runs a campaign and writes its row.
 fn record(campaign: &Campaign) -> Outcome {
-    let start = Instant::now();
+    let (start, commit) = (Instant::now(), page::commit());
     let (mut outcome, cases) = match &campaign.run {
         Run::Tests {
             crate_name,
@@ -97,7 +97,14 @@ fn record(campaign: &Campaign) -> Outcome {
         [] => [&["passed".to_owned()], outcome.notes.as_slice()].concat(),
         failed => [&["FAILED".to_owned()], failed].concat(),
     };
-    let written = row(campaign, cases, &result.join("; "), start.elapsed()).and_then(|row| {
+    let row = row(
+        campaign,
+        &commit,
+        cases,
+        &result.join("; "),
+        start.elapsed(),
+    );
+    let written = row.and_then(|row| {
         let path = root().join(PAGE);
         let page = fs::read_to_string(&path).map_err(|error| format!("read {PAGE}: {error}"))?;
         fs::write(&path, with_row(&page, campaign.name, &row))

@@ -100,38 +100,61 @@ pub(crate) fn stale_note() -> Option<String> {
     })
 }
 
-/// The row of a campaign: name, date, commit, cases, result, duration, and what it shows.
-pub(super) fn row(
-    campaign: &Campaign,
-    cases: u64,
-    result: &str,
-    time: Duration,
-) -> Result<String, String> {
-    let date = output_of(Command::new("date").args(["-u", "+%F"]))?;
-    let mut git = Command::new("git");
-    git.args(["rev-parse", "--short=8", "HEAD"])
-        .current_dir(root());
-    let commit = output_of(&mut git).unwrap_or_else(|_| "unknown".to_owned());
-    let mut git = Command::new("git");
-    git.args([
+/// The commit that is tried, and whether the work tree differs from it.
+pub(super) fn commit() -> String {
+    let git = |words: &[&str]| {
+        let mut command = Command::new("git");
+        output_of(command.args(words).current_dir(root()))
+    };
+    let commit = git(&["rev-parse", "--short=8", "HEAD"]).unwrap_or_else(|_| "unknown".to_owned());
+    let changes = [
         "status",
         "--porcelain",
         "--untracked-files=no",
         "--",
         ".",
         ":!docs/campaigns.md",
-    ]);
-    let is_clean = output_of(git.current_dir(root())).is_ok_and(|list| list.is_empty());
-    let changes = if is_clean { "" } else { " and changes" };
+    ];
+    let is_clean = git(&changes).is_ok_and(|list| list.is_empty());
+    commit.trim().to_owned() + if is_clean { "" } else { " and changes" }
+}
+
+/// The processor and the kernel; nothing that names the machine.
+fn machine() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let (info, kernel) = (read("/proc/cpuinfo"), read("/proc/sys/kernel/osrelease"));
+    let mut models = info
+        .lines()
+        .filter_map(|line| line.strip_prefix("model name"));
+    let count = models.clone().count();
+    let model = models
+        .next()
+        .unwrap_or("unknown")
+        .trim_start_matches([':', ' ', '\t']);
+    // The words after the numbers name a build, not a version.
+    let kernel = kernel.trim().split('-').next().unwrap_or_default();
+    format!("{model} ({count} CPUs), Linux {kernel}")
+}
+
+/// The row of a campaign: name, date, commit, cases, result, duration with the machine, and what it
+/// shows.
+pub(super) fn row(
+    campaign: &Campaign,
+    commit: &str,
+    cases: u64,
+    result: &str,
+    time: Duration,
+) -> Result<String, String> {
+    let date = output_of(Command::new("date").args(["-u", "+%F"]))?;
     Ok(format!(
-        "| `{}` | {} | {}{changes} | {} | {} | {} | {} |",
+        "| `{}` | {} | {commit} | {} | {} | {}; {} | {} |",
         campaign.name,
         date.trim(),
-        commit.trim(),
         grouped(cases),
         // What would end the cell, or the row.
         result.replace('|', "/").replace('\n', " "),
         duration(time),
+        machine(),
         campaign.shows
     ))
 }
