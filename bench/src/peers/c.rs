@@ -1,7 +1,7 @@
 //! C's libzstd by its binding: contexts are reused, parameters follow from the level and the known
 //! size.
 
-use super::pieces::PIECE;
+use super::calls::{Decode, Encode, PIECE};
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
 pub(crate) struct CDecoder(DCtx<'static>);
@@ -10,16 +10,14 @@ impl CDecoder {
     pub(crate) fn new() -> Result<Self, String> {
         DCtx::try_create().map(Self).ok_or("C has no memory".into())
     }
+}
 
-    pub(crate) fn decode(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
+impl Decode for CDecoder {
+    fn decode(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
         self.0.decompress(output, frame).map_err(fault)
     }
 
-    pub(crate) fn decode_stream(
-        &mut self,
-        frame: &[u8],
-        output: &mut [u8],
-    ) -> Result<usize, String> {
+    fn decode_stream(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
         self.0.reset(ResetDirective::SessionOnly).map_err(fault)?;
         let (mut read, mut written) = (0, 0);
         loop {
@@ -48,20 +46,17 @@ impl CEncoder {
     pub(crate) fn new() -> Result<Self, String> {
         CCtx::try_create().map(Self).ok_or("C has no memory".into())
     }
+}
 
-    pub(crate) fn encode(
-        &mut self,
-        level: i32,
-        content: &[u8],
-        output: &mut [u8],
-    ) -> Result<usize, String> {
+impl Encode for CEncoder {
+    fn encode(&mut self, level: i32, content: &[u8], output: &mut [u8]) -> Result<usize, String> {
         self.0
             .set_parameter(CParameter::CompressionLevel(level))
             .map_err(fault)?;
         self.0.compress2(output, content).map_err(fault)
     }
 
-    pub(crate) fn encode_stream(
+    fn encode_stream(
         &mut self,
         level: i32,
         content: &[u8],

@@ -22,12 +22,14 @@ impl OurDecoder {
             stream: Vec::new(),
         }
     }
+}
 
-    pub(crate) fn decode(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
+impl Decode for OurDecoder {
+    fn decode(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
         codec::decompress(output, frame, &mut self.once[..]).map_err(fault)
     }
 
-    pub(crate) fn decode_stream(
+    fn decode_stream(
         &mut self,
         frame: &[u8],
         output: &mut [u8],
@@ -71,8 +73,10 @@ impl OurEncoder {
         let workspace = vec![0; workspace_size_up_to(LEVEL_MAX, Some(CONTENT_MAX))].leak();
         Self { once: Compressor::new(workspace), stream: None }
     }
+}
 
-    pub(crate) fn encode(
+impl Encode for OurEncoder {
+    fn encode(
         &mut self,
         level: i32,
         content: &[u8],
@@ -82,7 +86,7 @@ impl OurEncoder {
         self.once.compress(output, content, &params).map_err(fault)
     }
 
-    pub(crate) fn encode_stream(&mut self, level: i32, content: &[u8], output: &mut [u8]) -> Result<usize, String> {
+    fn encode_stream(&mut self, level: i32, content: &[u8], output: &mut [u8]) -> Result<usize, String> {
         if self.stream.as_ref().is_none_or(|(made_for, _)| *made_for != level) {
             let params = Params::for_level(level, None);
             let workspace = vec![0; stream_workspace_size(&params)].leak();

@@ -3,6 +3,8 @@
 
 use structured_zstd as structured;
 
+use super::calls::{Decode, Encode};
+
 /// A codec and its context.
 pub(crate) enum Peer {
     Ruzstd(Box<ruzstd::decoding::FrameDecoder>),
@@ -28,16 +30,10 @@ impl Peer {
             _ => return None,
         })
     }
+}
 
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Ruzstd(_) => "ruzstd",
-            Self::Structured(..) => "structured-zstd",
-            Self::ZstdRs(..) => "zstd-rs",
-        }
-    }
-
-    pub(crate) fn decode(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
+impl Decode for Peer {
+    fn decode(&mut self, frame: &[u8], output: &mut [u8]) -> Result<usize, String> {
         match self {
             Self::Ruzstd(decoder) => decoder
                 .decode_all(frame, output)
@@ -54,13 +50,10 @@ impl Peer {
             }
         }
     }
+}
 
-    pub(crate) fn encode(
-        &mut self,
-        level: i32,
-        content: &[u8],
-        output: &mut [u8],
-    ) -> Result<usize, String> {
+impl Encode for Peer {
+    fn encode(&mut self, level: i32, content: &[u8], output: &mut [u8]) -> Result<usize, String> {
         match self {
             Self::Ruzstd(_) => {
                 let level = ruzstd::encoding::CompressionLevel::Fastest;
