@@ -202,7 +202,10 @@ fn make_programs(folder: &Path, restow: &Path, checkout: Option<&Path>) -> io::R
     }
     let btrfs = found("btrfs", checkout).ok_or(io::ErrorKind::NotFound)?;
     symlink(&btrfs, folder.join("theirs/btrfs"))?;
-    let (restow, btrfs) = (restow.display(), btrfs.display());
+    // A copy: another build would replace the program while it is tried.
+    let tried = folder.join("restow");
+    fs::copy(restow, &tried)?;
+    let (restow, btrfs) = (tried.display(), btrfs.display());
     // `btrfs receive` makes no directories; ours does on other file systems, unless it may make
     // only subvolumes.
     let shim = format!(
