@@ -21,10 +21,10 @@ impl SourceTree {
         others: Vec<(SourceTree, &[u8])>,
         selection: Selection,
     ) -> Result<(SourceTree, Arc<Joined>)> {
-        let mut grafts = vec![graft(&selected(&self, &selection)?, names(at)?)];
+        let mut grafts = vec![Graft::at(names(at)?, selected(&self, &selection)?)];
         let mut sources = Vec::new();
         for (source, at) in others {
-            grafts.push(graft(&selected(&source, &selection)?, names(at)?));
+            grafts.push(Graft::at(names(at)?, selected(&source, &selection)?));
             sources.push(source);
         }
         let joined = Arc::new(Joined::new(grafts)?);
@@ -76,15 +76,6 @@ fn selected(source: &SourceTree, selection: &Selection) -> Result<Arc<dyn FileSy
         ..Edits::default()
     };
     Ok(Arc::new(Edited::new(Arc::clone(source.tree()), edits)?))
-}
-
-fn graft(tree: &Arc<dyn FileSystem>, path: Vec<Box<[u8]>>) -> Graft {
-    Graft {
-        path,
-        tree: Arc::clone(tree),
-        ino: tree.root(),
-        kind: FileKind::Directory,
-    }
 }
 
 /// The names of a path in the destination.

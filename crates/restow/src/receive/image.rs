@@ -1,7 +1,7 @@
 //! Receiving into a btrfs image that is not mounted: a new image with the subvolumes of the old one
 //! and of the stream takes its place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -18,13 +18,11 @@ use sendstream::{
     StreamWriter, VerifyOptions, Version,
 };
 use tree::edit::Patterns;
-use tree::tar::Tar;
 use tree::{
-    FileKind, FileSystem, Ino, Inventory, Limits, Output, Progress, ReadAt, Scratch,
+    FileKind, FileSystem, Graft, Ino, Inventory, Joined, Limits, Output, Progress, ReadAt, Scratch,
     SequentialReader, Time, Verify,
 };
 
-use super::grafted::Grafted;
 use super::needed::{BaseSubvolume, needed};
 use super::{ReceiveEvent, ReceiveLoss, ReceiveOptions};
 use crate::container::ImageRange;
@@ -311,13 +309,18 @@ impl ImageTarget {
         let now = receive.time;
         let base: Arc<dyn FileSystem> = match &self.old {
             Some(old) => Arc::<Subvolume>::clone(&old.top),
-            // An empty archive is an empty tree.
-            None => Arc::new(Tar::open(Box::new(vec![0; 1024]), Limits::default())?),
+            None => Arc::new(Joined::new(Vec::new())?),
         };
         let dir = self.dir(&*base)?;
+        let (mut grafts, mut names) = (vec![Graft::at(Vec::new(), base)], HashSet::new());
         for subvolume in received {
             let name = &subvolume.sent().name;
-            match base.lookup(dir, name) {
+            let path = self.path_of(name);
+            let path = path.split(|&byte| byte == b'/').map(Box::from).collect();
+            if !names.insert(name) {
+                refuse!("the stream has two subvolumes of one name");
+            }
+            match grafts[0].tree.lookup(dir, name) {
                 Err(tree::Error::NotFound) => {}
                 Ok(_) => refuse!(
                     "the image has a file {}; rename or delete it first",
@@ -325,14 +328,12 @@ impl ImageTarget {
                 ),
                 Err(error) => return Err(error.into()),
             }
+            grafts.push(Graft::at(path, Arc::<SentTree>::clone(subvolume)));
         }
-        let grafts = received.iter().map(|tree| {
-            let name = tree.sent().name.clone();
-            (name, Arc::<SentTree>::clone(tree) as Arc<dyn FileSystem>)
-        });
-        let grafted = Grafted::new(base, dir, grafts.collect())?;
+        // What a stream has of the image has the identities of the image, and its own data others.
+        let joined = Joined::new(grafts)?.with_identities();
         let limits = Limits::default();
-        let inventory = Inventory::in_scratch(&grafted, &limits, scratch).during(write)?;
+        let inventory = Inventory::in_scratch(&joined, &limits, scratch).during(write)?;
         let mut options = match &self.old {
             Some(old) => old.options(&inventory, received.len() as u64)?,
             None => Options::default().generation(Some(received.len() as u64)),

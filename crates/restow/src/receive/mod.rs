@@ -1,7 +1,6 @@
 //! Receiving send streams into images, directories and a mounted btrfs.
 
 mod directory;
-mod grafted;
 mod image;
 mod needed;
 mod record;

@@ -9,7 +9,13 @@ use super::{
 };
 use crate::{Error, Result};
 
-const ROOT: Ino = Ino(0);
+/// Numbers of other files than those of the first tree have this bit.
+const OTHER: u64 = 1 << 63;
+/// The bits of a number that a file has in its tree; it is below 2^52, or at least 2^64 - 2^52.
+const OWN_BITS: u32 = 53;
+const OWN_LIMIT: u64 = 1 << (OWN_BITS - 1);
+/// In the place of a tree's number: the file is in the table.
+const IN_TABLE: u64 = (1 << (63 - OWN_BITS)) - 1;
 
 /// A tree, or a file of one, and where it is in a [`Joined`] tree.
 pub struct Graft {
@@ -23,24 +29,41 @@ pub struct Graft {
     pub kind: FileKind,
 }
 
-/// Several trees as one.
+impl Graft {
+    /// A whole tree at a path.
+    pub fn at(path: Vec<Box<[u8]>>, tree: Arc<dyn FileSystem>) -> Graft {
+        Graft {
+            path,
+            ino: tree.root(),
+            kind: FileKind::Directory,
+            tree,
+        }
+    }
+}
+
+/// Several trees as one; without any, an empty directory.
 ///
 /// Directories of several trees at the same path have the entries of all, and the metadata of the
 /// last. Of other files at the same path, the last one counts. Directories above a graft that no
 /// tree has get the metadata of the root of the first tree.
 ///
-/// Extents of one tree alone stay as they are; of several trees, they keep their encoding, and what
-/// is shared within a tree. Memory use is about 100 bytes for each file that was listed.
+/// Files of the first tree keep their numbers. Extents of one tree alone stay as they are; of
+/// several trees, they keep their encoding, and what is shared within a tree. Memory grows with the
+/// entries of the directories that several trees have.
 pub struct Joined {
     grafts: Vec<Graft>,
+    root: Ino,
     storage: Storage,
+    /// Whether extents and files have the identities that they have in their trees.
+    keeps_identities: bool,
     table: RwLock<JoinTable>,
 }
 
 #[derive(Default)]
 struct JoinTable {
-    nodes: Vec<JoinedNode>,
-    /// The nodes of files that trees have, so that hard links are names of one node.
+    /// Directories of several trees, and files whose numbers say too little.
+    nodes: HashMap<Ino, JoinedNode>,
+    /// The numbers of the latter, so that hard links are names of one file.
     known: HashMap<GraftFile, Ino>,
     replaced: u64,
 }
@@ -54,6 +77,7 @@ struct GraftFile {
 
 #[derive(Clone)]
 enum JoinedNode {
+    /// Of one tree, with all below it.
     File(GraftFile),
     Directory(Arc<JoinedDirectory>),
 }
@@ -83,15 +107,11 @@ impl Joined {
     ///
     /// # Errors
     /// [`Error::Limit`] for more than 65,535 trees; [`Error::NotADirectory`] if the root is another
-    /// file; [`Error::InvalidInput`] if there is none.
+    /// file.
     pub fn new(grafts: Vec<Graft>) -> Result<Joined> {
         if u16::try_from(grafts.len()).is_err() {
             return Err(Error::Limit("trees that are joined"));
         }
-        let first = grafts
-            .first()
-            .ok_or(Error::InvalidInput("no tree to join"))?;
-        let storage = storage_of(&grafts, first.tree.storage());
         let mut root = JoinedDirectory::default();
         for (number, graft) in (0u16..).zip(&grafts) {
             if !graft.path.is_empty() {
@@ -105,15 +125,22 @@ impl Joined {
                 return Err(Error::NotADirectory);
             }
         }
-        let table = JoinTable {
-            nodes: vec![JoinedNode::Directory(Arc::new(root))],
-            ..JoinTable::default()
-        };
+        let mut table = JoinTable::default();
         Ok(Joined {
+            root: table.directory(root),
+            storage: storage_of(&grafts),
+            keeps_identities: grafts.len() <= 1,
             grafts,
-            storage,
             table: RwLock::new(table),
         })
+    }
+
+    /// The same with the identities that extents and files have in their trees: all trees are of
+    /// one store, or use numbers that the others do not.
+    #[must_use]
+    pub fn with_identities(mut self) -> Joined {
+        self.keeps_identities = true;
+        self
     }
 
     /// The number of files, of those listed so far, that are hidden by others with the same path.
@@ -130,18 +157,33 @@ impl Joined {
     }
 
     fn node(&self, ino: Ino) -> Result<JoinedNode> {
-        let table = self.table();
-        let node = usize::try_from(ino.0)
-            .ok()
-            .and_then(|at| table.nodes.get(at));
-        node.cloned().ok_or(Error::NotFound)
+        if let Some(node) = self.table().nodes.get(&ino) {
+            return Ok(node.clone());
+        }
+        let file = GraftFile::of_number(ino);
+        let is_known = usize::from(file.graft) < self.grafts.len();
+        is_known
+            .then_some(JoinedNode::File(file))
+            .ok_or(Error::NotFound)
     }
 
-    fn directory(&self, ino: Ino) -> Result<Arc<JoinedDirectory>> {
-        match self.node(ino)? {
-            JoinedNode::Directory(directory) => Ok(directory),
-            JoinedNode::File(_) => Err(Error::NotADirectory),
-        }
+    /// The number of a file of a tree.
+    fn number(&self, file: GraftFile) -> Ino {
+        (file.number()).unwrap_or_else(|| self.table_mut().file(file))
+    }
+
+    /// The same entry of a directory of one tree.
+    fn entry(&self, dir: GraftFile, entry: DirEntry) -> DirEntry {
+        let ino = self.number(GraftFile {
+            ino: entry.ino,
+            ..dir
+        });
+        DirEntry { ino, ..entry }
+    }
+
+    fn directory_entries(&self, dir: GraftFile, entries: Vec<DirEntry>) -> Vec<DirEntry> {
+        let entries = entries.into_iter();
+        entries.map(|entry| self.entry(dir, entry)).collect()
     }
 
     fn tree(&self, part: GraftFile) -> &dyn FileSystem {
@@ -154,6 +196,14 @@ impl Joined {
             JoinedNode::File(part) => Some(part),
             JoinedNode::Directory(directory) => directory.parts.last().copied(),
         })
+    }
+
+    /// Metadata of a file of a tree as it is here.
+    fn described(&self, mut metadata: Metadata) -> Metadata {
+        if !self.keeps_identities {
+            metadata.identity = None;
+        }
+        metadata
     }
 
     /// The file of a tree that has content.
@@ -187,9 +237,17 @@ impl Joined {
         }
         let mut table = self.table_mut();
         table.replaced += replaced;
-        let entries = names
-            .into_iter()
-            .map(|(name, found)| table.entry(name, found));
+        let entries = names.into_iter().map(|(name, found)| match found {
+            NameTarget::File(file, kind) => {
+                let ino = file.number().unwrap_or_else(|| table.file(file));
+                DirEntry { name, ino, kind }
+            }
+            NameTarget::Directory(directory) => DirEntry {
+                name,
+                ino: table.directory(directory),
+                kind: FileKind::Directory,
+            },
+        });
         let entries: Arc<[DirEntry]> = entries.collect();
         *known = Some(Arc::clone(&entries));
         Ok(entries)
@@ -272,47 +330,81 @@ fn add(names: &mut Names, name: Box<[u8]>, found: NameTarget) -> bool {
     }
 }
 
+impl GraftFile {
+    /// The number of the file, if it says where the file is.
+    fn number(self) -> Option<Ino> {
+        if self.graft == 0 && self.ino.0 & OTHER == 0 {
+            return Some(self.ino);
+        }
+        let own = self.ino.0.wrapping_add(OWN_LIMIT);
+        let graft = u64::from(self.graft);
+        let fits = own >> OWN_BITS == 0 && graft < IN_TABLE;
+        fits.then_some(Ino(OTHER | graft << OWN_BITS | own))
+    }
+
+    /// The file with a number that says where it is.
+    fn of_number(ino: Ino) -> GraftFile {
+        if ino.0 & OTHER == 0 {
+            return GraftFile { graft: 0, ino };
+        }
+        let own = ino.0 & ((1 << OWN_BITS) - 1);
+        GraftFile {
+            graft: ((ino.0 & !OTHER) >> OWN_BITS) as u16,
+            ino: Ino(own.wrapping_sub(OWN_LIMIT)),
+        }
+    }
+}
+
 impl JoinTable {
-    fn entry(&mut self, name: Box<[u8]>, found: NameTarget) -> DirEntry {
-        let (part, kind, node) = match found {
-            NameTarget::File(part, kind) => (Some(part), kind, JoinedNode::File(part)),
-            NameTarget::Directory(directory) => {
-                let part = directory.parts.last().copied();
-                let node = JoinedNode::Directory(Arc::new(directory));
-                (part, FileKind::Directory, node)
-            }
+    /// The number of a file whose own says too little.
+    fn file(&mut self, file: GraftFile) -> Ino {
+        let next = self.next();
+        let ino = *self.known.entry(file).or_insert(next);
+        self.nodes.entry(ino).or_insert(JoinedNode::File(file));
+        ino
+    }
+
+    /// The number of a directory: that of the first one that it consists of.
+    fn directory(&mut self, directory: JoinedDirectory) -> Ino {
+        let ino = match directory.parts.first() {
+            Some(part) => part.number().unwrap_or_else(|| self.file(*part)),
+            None => self.next(),
         };
-        let known = part.and_then(|part| self.known.get(&part).copied());
-        let ino = known.unwrap_or_else(|| {
-            let ino = Ino(self.nodes.len() as u64);
-            self.nodes.push(node);
-            if let Some(part) = part {
-                self.known.insert(part, ino);
-            }
-            ino
-        });
-        DirEntry { name, ino, kind }
+        if directory.parts.len() != 1 || !directory.grafts.is_empty() {
+            let node = JoinedNode::Directory(Arc::new(directory));
+            self.nodes.insert(ino, node);
+        }
+        ino
+    }
+
+    /// A number that no file has.
+    fn next(&self) -> Ino {
+        Ino(OTHER | IN_TABLE << OWN_BITS | self.nodes.len() as u64)
     }
 }
 
 /// Content of several trees is in several stores, which become one.
-fn storage_of(grafts: &[Graft], first: Storage) -> Storage {
+fn storage_of(grafts: &[Graft]) -> Storage {
+    let mut all = grafts.iter().map(|graft| graft.tree.storage());
+    let Some(first) = all.next() else {
+        return Storage::plain(StoreId::new());
+    };
     if grafts.len() == 1 {
         return first;
     }
-    let all = || grafts.iter().map(|graft| graft.tree.storage());
-    let is_same = all().all(|storage| storage.block_encoding == first.block_encoding);
-    Storage {
+    all.fold(first, |joined, other| Storage {
         store: StoreId::new(),
-        block_encoding: first.block_encoding.filter(|_| is_same),
-        stored_extents: all().any(|storage| storage.stored_extents),
-        whole_seconds: all().all(|storage| storage.whole_seconds),
-    }
+        block_encoding: joined
+            .block_encoding
+            .filter(|_| joined.block_encoding == other.block_encoding),
+        stored_extents: joined.stored_extents || other.stored_extents,
+        whole_seconds: joined.whole_seconds && other.whole_seconds,
+    })
 }
 
 impl FileSystem for Joined {
     fn root(&self) -> Ino {
-        ROOT
+        self.root
     }
 
     fn storage(&self) -> Storage {
@@ -320,35 +412,52 @@ impl FileSystem for Joined {
     }
 
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
-        let Some(part) = self.part(ino)? else {
-            let tree = &self.grafts[0].tree;
-            return tree.metadata(tree.root());
-        };
-        let mut metadata = self.tree(part).metadata(part.ino)?;
-        if self.grafts.len() > 1 {
-            metadata.identity = None;
+        match (self.part(ino)?, self.grafts.first()) {
+            (Some(part), _) => Ok(self.described(self.tree(part).metadata(part.ino)?)),
+            (None, Some(Graft { tree, .. })) => tree.metadata(tree.root()),
+            (None, None) => Ok(Metadata::new(FileKind::Directory, 0o755)),
         }
-        Ok(metadata)
     }
 
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
-        let directory = self.directory(dir)?;
-        let entries = self.entries(&directory, |tree, ino| tree.read_dir(ino))?;
-        Ok(entries.to_vec())
+        match self.node(dir)? {
+            JoinedNode::File(dir) => {
+                let entries = self.tree(dir).read_dir(dir.ino)?;
+                Ok(self.directory_entries(dir, entries))
+            }
+            JoinedNode::Directory(directory) => {
+                let entries = self.entries(&directory, |tree, ino| tree.read_dir(ino))?;
+                Ok(entries.to_vec())
+            }
+        }
     }
 
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
-        with_metadata(self, self.read_dir(dir)?)
+        let JoinedNode::File(dir) = self.node(dir)? else {
+            return with_metadata(self, self.read_dir(dir)?);
+        };
+        let entries = self.tree(dir).read_dir_with_metadata(dir.ino)?;
+        let entries = entries.into_iter().map(|(entry, metadata)| {
+            let entry = self.entry(dir, entry);
+            (entry, self.described(metadata))
+        });
+        Ok(entries.collect())
     }
 
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
+        let directory = match self.node(dir) {
+            Ok(JoinedNode::File(dir)) => {
+                let (entries, errors) = self.tree(dir).list_readable(dir.ino);
+                return (self.directory_entries(dir, entries), errors);
+            }
+            Ok(JoinedNode::Directory(directory)) => directory,
+            Err(error) => return (Vec::new(), vec![error]),
+        };
         let mut errors = Vec::new();
-        let listed = self.directory(dir).and_then(|directory| {
-            self.entries(&directory, |tree, ino| {
-                let (entries, unlisted) = tree.list_readable(ino);
-                errors.extend(unlisted);
-                Ok(entries)
-            })
+        let listed = self.entries(&directory, |tree, ino| {
+            let (entries, unlisted) = tree.list_readable(ino);
+            errors.extend(unlisted);
+            Ok(entries)
         });
         match listed {
             Ok(entries) => (entries.to_vec(), errors),
@@ -360,7 +469,13 @@ impl FileSystem for Joined {
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<DirEntry> {
-        entry_named(self.read_dir(dir)?, name)
+        match self.node(dir)? {
+            JoinedNode::File(dir) => {
+                let entry = self.tree(dir).lookup(dir.ino, name)?;
+                Ok(self.entry(dir, entry))
+            }
+            JoinedNode::Directory(_) => entry_named(self.read_dir(dir)?, name),
+        }
     }
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
@@ -380,8 +495,8 @@ impl FileSystem for Joined {
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
         let part = self.file(file)?;
         let mut extents = self.tree(part).extents(part.ino, from)?;
-        let count = self.grafts.len() as u64;
-        if count > 1 {
+        if !self.keeps_identities {
+            let count = self.grafts.len() as u64;
             for extent in &mut extents {
                 // Each tree has numbers of its own.
                 let id = extent.id.and_then(|id| id.0.checked_mul(count));
@@ -407,10 +522,9 @@ impl FileSystem for Joined {
         };
         let tree = self.tree(part);
         let mut extent = *extent;
-        if self.grafts.len() > 1 {
-            extent.id = extent
-                .id
-                .map(|id| ExtentId(id.0 / self.grafts.len() as u64));
+        if !self.keeps_identities {
+            let count = self.grafts.len() as u64;
+            extent.id = extent.id.map(|id| ExtentId(id.0 / count));
         }
         tree.read_encoded(part.ino, &extent, stored)
     }

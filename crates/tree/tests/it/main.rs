@@ -8,6 +8,7 @@ mod extract;
 mod holes; // nothing costs what holes claim
 mod host;
 mod hostile; // trees and archives made to do harm
+mod joined; // several trees as one
 mod kernel;
 mod merge; // trees that are put into directories with files
 mod output;
