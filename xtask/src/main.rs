@@ -22,6 +22,7 @@ mod harness;
 mod history;
 mod kmod;
 mod mutants;
+mod oldest;
 mod outcome;
 mod outside;
 mod package;
@@ -145,6 +146,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "cross",
         cross::cross,
         "the libraries for other processors, the command for aarch64, and their tests under QEMU; arguments select targets",
+    ),
+    (
+        "oldest",
+        oldest::oldest,
+        "the libraries that are named, built with Debian 13's compiler, which is unpacked and not installed",
     ),
     (
         "package",

@@ -1,5 +1,7 @@
 //! XXH32: four lanes of 32 bits over stripes of 16 bytes.
 
+use crate::copy;
+
 const PRIME_1: u32 = 0x9E37_79B1;
 const PRIME_2: u32 = 0x85EB_CA77;
 const PRIME_3: u32 = 0xC2B2_AE3D;
@@ -58,23 +60,21 @@ impl Xxh32 {
         self.total_len = self.total_len.wrapping_add(data.len() as u32);
         let (_, room) = self.pending.split_at_mut(pending_len);
         if data.len() < room.len() {
-            room.split_at_mut(data.len()).0.copy_from_slice(data);
+            copy(room, data);
             return;
         }
         self.large = 1;
         let mut data = data;
         if pending_len != 0 {
             let (first, rest) = data.split_at(room.len());
-            room.copy_from_slice(first);
+            copy(room, first);
             data = rest;
             self.lanes = stripes(self.lanes, &self.pending).0;
         }
         let (lanes, tail) = stripes(self.lanes, data);
         self.lanes = lanes;
         // The tail is less than a stripe.
-        if let Some((first, _)) = self.pending.split_at_mut_checked(tail.len()) {
-            first.copy_from_slice(tail);
-        }
+        copy(&mut self.pending, tail);
     }
 
     /// The hash of the input so far.

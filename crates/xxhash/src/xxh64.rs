@@ -1,5 +1,7 @@
 //! XXH64: four lanes of 64 bits over stripes of 32 bytes.
 
+use crate::copy;
+
 const PRIME_1: u64 = 0x9E37_79B1_85EB_CA87;
 const PRIME_2: u64 = 0xC2B2_AE3D_27D4_EB4F;
 const PRIME_3: u64 = 0x1656_67B1_9E37_79F9;
@@ -56,22 +58,20 @@ impl Xxh64 {
         self.total_len = self.total_len.wrapping_add(data.len() as u64);
         let (_, room) = self.pending.split_at_mut(pending_len);
         if data.len() < room.len() {
-            room.split_at_mut(data.len()).0.copy_from_slice(data);
+            copy(room, data);
             return;
         }
         let mut data = data;
         if pending_len != 0 {
             let (first, rest) = data.split_at(room.len());
-            room.copy_from_slice(first);
+            copy(room, first);
             data = rest;
             self.lanes = stripes(self.lanes, &self.pending).0;
         }
         let (lanes, tail) = stripes(self.lanes, data);
         self.lanes = lanes;
         // The tail is less than a stripe.
-        if let Some((first, _)) = self.pending.split_at_mut_checked(tail.len()) {
-            first.copy_from_slice(tail);
-        }
+        copy(&mut self.pending, tail);
     }
 
     /// The hash of the input so far.
