@@ -18,7 +18,7 @@ use self::file::FileTarget;
 pub use self::path::OutputPath;
 pub use self::spool::spool;
 pub(crate) use self::spool::unnamed_file;
-use self::target::Discard;
+use self::target::{Discard, MemoryTarget};
 pub use self::target::{MemoryResult, OutputKind, OutputTarget};
 use crate::{ReadAt, Result, Scratch};
 
@@ -141,6 +141,13 @@ impl Output {
     /// behind in these cases.
     pub fn commit(self) -> Result<()> {
         self.0.finish()
+    }
+}
+
+impl MemoryResult {
+    /// An output whose bytes come here when it is committed, and replace those that are here.
+    pub fn output(&self) -> Output {
+        Output::to(MemoryTarget::of(self))
     }
 }
 

@@ -5,10 +5,9 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::Output;
 use crate::{ReadAt, Result, Scratch};
 
-/// What an [`Output`] writes to.
+/// What an [`Output`](super::Output) writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputKind {
     /// A new regular file or the like, which appears on commit.
@@ -21,7 +20,7 @@ pub enum OutputKind {
     Stream,
 }
 
-/// What an [`Output`] can write to: a file, memory, an object of a store.
+/// What an [`Output`](super::Output) can write to: a file, memory, an object of a store.
 ///
 /// [`OutputTarget::finish`] makes the result appear. A target that is dropped without it leaves
 /// nothing behind, except for a device or a stream. [`ReadAt`] reads back what was written; a
@@ -99,15 +98,6 @@ pub trait OutputTarget: ReadAt + Debug {
 pub struct MemoryResult(Bytes);
 
 impl MemoryResult {
-    /// An output whose bytes come here when it is committed, and replace those that are here.
-    pub fn output(&self) -> Output {
-        Output::to(MemoryTarget {
-            end: 0,
-            written: Bytes::default(),
-            result: self.clone(),
-        })
-    }
-
     /// The bytes, which are taken out; empty if nothing was committed.
     pub fn take(&self) -> Vec<u8> {
         self.0.with(std::mem::take)
@@ -119,11 +109,21 @@ impl MemoryResult {
 struct Bytes(Arc<RwLock<Vec<u8>>>);
 
 #[derive(Debug)]
-struct MemoryTarget {
+pub(super) struct MemoryTarget {
     /// Where the next bytes are appended.
     end: usize,
     written: Bytes,
     result: MemoryResult,
+}
+
+impl MemoryTarget {
+    pub(super) fn of(result: &MemoryResult) -> MemoryTarget {
+        MemoryTarget {
+            end: 0,
+            written: Bytes::default(),
+            result: result.clone(),
+        }
+    }
 }
 
 impl Bytes {

@@ -6,7 +6,6 @@
 //! A file that was moved or replaced after it was listed is an error, and so is content that
 //! changed since.
 
-mod content;
 mod items;
 mod steps;
 mod stored;
@@ -28,9 +27,8 @@ use super::{
     Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, is_valid_name,
 };
 use crate::{Error, Result};
-pub use content::HostContent;
 pub use steps::{HostFile, HostStep, walk_host_dir};
-use stored::{OpenInode, StoredExtents};
+use stored::{EXTENTS_MAX, OpenInode, StoredExtents};
 
 pub(crate) use items::{ExtentItem, ItemBody};
 
@@ -45,9 +43,6 @@ const DENSE_BYTES_MAX: u64 = 64 << 10;
 /// Linux does not find data in the last page that a file can have if the file is in a tmpfs, since
 /// the end of that page is not a valid offset. So this page counts as data.
 const LAST_PAGE: u64 = (i64::MAX as u64) & !4095;
-
-/// Maximum number of extents that one call of `extents` returns.
-const EXTENTS_MAX: usize = 256;
 
 /// The `STATX_ATTR_*` bits for attributes that a container can store. Their values equal
 /// `FS_COMPR_FL`, `FS_IMMUTABLE_FL`, `FS_APPEND_FL` and `FS_NODUMP_FL`.
@@ -586,8 +581,54 @@ impl FileSystem for HostDir {
     }
 }
 
+/// A regular file of the host, open, whose content is exactly that of a file of a tree: a sink can
+/// share it instead of copying it.
+#[derive(Debug)]
+pub struct HostContent<'a> {
+    dir: &'a HostDir,
+    ino: Ino,
+    open: Arc<OpenFile>,
+    device: (u32, u32),
+}
+
+impl<'a> HostContent<'a> {
+    /// Opens a file that was listed; `None` if that fails, which reading it explains.
+    fn of(dir: &'a HostDir, ino: Ino) -> Option<HostContent<'a>> {
+        let open = dir.file(ino).ok()?;
+        let table = dir.table();
+        let inode = table.inode(ino).ok()?;
+        let device = table.volumes.get(inode.volume as usize)?.device;
+        drop(table);
+        Some(HostContent {
+            dir,
+            ino,
+            open,
+            device,
+        })
+    }
+
+    /// The device that the file is on.
+    pub fn device(&self) -> (u32, u32) {
+        self.device
+    }
+
+    /// Shares the whole content with `out`, an empty file of the host (`FICLONE`): holes,
+    /// preallocated space and compressed data stay as they are. Returns `false` if the file does
+    /// not have the listed content or not this size, so that `out` may have any content.
+    ///
+    /// # Errors
+    /// What the kernel reports. `out` may then have a part of the content.
+    pub fn clone_to(&self, out: &File, size: u64) -> io::Result<bool> {
+        let file = &self.open.file;
+        linux::clone_range(file, 0, 0, out, 0)?;
+        // As after reading: it has not changed since it was listed, so what was cloned is what was
+        // listed.
+        let stat = linux::stat(file)?;
+        Ok(stat.size == size && self.dir.is_listed(self.ino, &stat))
+    }
+}
+
 impl HostDir {
-    /// The extents as the kernel reports them now.
     /// What identifies an open file on btrfs.
     fn open_inode<'f>(&self, ino: Ino, file: &'f File) -> Result<OpenInode<'f>> {
         let table = self.table();
@@ -600,6 +641,7 @@ impl HostDir {
         })
     }
 
+    /// The extents as the kernel reports them now.
     fn extents_now(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
         let open = self.file(file)?;
         if let Some((size, stamp)) = open.dense.filter(|_| self.stored.is_none())

@@ -10,8 +10,10 @@ use codec::Algorithm;
 use linux::{BtrfsFileSystem, ENCODED_BYTES_MAX, TOP_LEVEL};
 
 use super::super::{Encoding, Extent, ExtentId, ExtentKind};
-use super::EXTENTS_MAX;
 use crate::{Error, Result};
+
+/// Maximum number of extents that one call of `extents` returns.
+pub(super) const EXTENTS_MAX: usize = 256;
 
 /// The length of a `struct btrfs_file_extent_item` without stored bytes, and of one in which they
 /// follow.

@@ -13,8 +13,8 @@
     )
 )]
 
-use super::Fragment;
 use super::acl::{self, Acl};
+use super::member::Fragment;
 use crate::integers::{to_u64, to_usize};
 use crate::{Corrupt, Error, HostIds, Result, Time, Xattr, base64};
 

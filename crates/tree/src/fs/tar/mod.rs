@@ -21,6 +21,8 @@
 mod acl;
 mod buffer;
 mod header;
+mod member;
+mod options;
 mod pax;
 mod read;
 mod ustar;
@@ -34,6 +36,8 @@ use super::{
     Overlay, Storage, StoreId, Xattr,
 };
 use crate::{Corrupt, Error, HostIds, Limits, ReadAt, Result};
+use member::{InArchive, MemberContent, Sparse};
+pub use options::{Notes, TarOptions};
 
 pub use write::{Summary, write};
 
@@ -54,74 +58,6 @@ pub struct Tar {
     ids: HostIds,
     archive_bytes: u64,
     storage: Storage,
-}
-
-/// How an archive is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TarOptions {
-    /// Read on after an end marker: for archives that were concatenated. Blocks of zeros between
-    /// entries are skipped, and the last marker is followed by nothing else.
-    pub ignore_zeros: bool,
-    /// Leave out members that cannot be read; see [`Tar::faults`].
-    pub skip_damaged: bool,
-}
-
-/// Decisions made while reading a tar archive that its user may want to know about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Notes {
-    /// Entries whose path began with `/`, which was removed.
-    pub absolute_paths: u64,
-    /// Directories other than the root that are missing from the archive but required by a path.
-    pub implied_directories: u64,
-    /// Entries replaced by a later entry with the same path.
-    pub replaced: u64,
-    /// Entries with access control lists as text (`SCHILY.acl.*`) that are ignored: Linux refuses
-    /// them, or they name users or groups that this machine does not know.
-    pub acls_not_read: u64,
-    /// Where the archive ends after an entry without an end marker, if it does.
-    pub no_end_at: Option<u64>,
-}
-
-/// What is known about a file in addition to its metadata.
-#[derive(Default)]
-struct InArchive {
-    content: MemberContent,
-    /// Offset and length of the PAX records with extended attributes, which are parsed again on
-    /// demand; the length is 0 if there are none.
-    xattrs_at: u64,
-    xattrs_len: u32,
-    /// Not in the archive itself, but in the path of an entry.
-    implied: bool,
-}
-
-const _: () = assert!(size_of::<InArchive>() == 32);
-
-#[derive(Default)]
-enum MemberContent {
-    #[default]
-    Nothing,
-    /// All bytes, starting at this offset of the archive.
-    Data {
-        at: u64,
-    },
-    Sparse(Box<Sparse>),
-}
-
-/// Fragments, whose stored bytes follow each other in the archive, starting at an offset.
-struct Sparse {
-    at: u64,
-    fragments: Box<[Fragment]>,
-}
-
-/// A stored part of a sparse file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fragment {
-    /// The offset in the file.
-    offset: u64,
-    /// The length in bytes; not 0.
-    len: u64,
-    /// The offset in the stored bytes of the file.
-    stored: u64,
 }
 
 impl Tar {

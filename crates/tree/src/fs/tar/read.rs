@@ -12,8 +12,9 @@
 use std::ops::Range;
 
 use super::header::{self, BLOCK, Block, FRAGMENTS_MAX, Overrides};
+use super::member::{Fragment, InArchive, MemberContent, Sparse};
+use super::options::{Notes, TarOptions};
 use super::ustar::{self, Dialect};
-use super::{Fragment, InArchive, MemberContent, Notes, Sparse, TarOptions};
 use crate::{
     Corrupt, Device, Error, FileKind, HostIds, Ino, Limits, Metadata, Overlay, ReadAt, Result,
     Time, to_u64, to_usize,

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::iter::Peekable;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Fragment;
 use super::buffer::Buffer;
 use super::header::BLOCK;
+use super::member::Fragment;
 use super::pax::PaxHeader;
 use super::ustar::TypeFlag;
 
