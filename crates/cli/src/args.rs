@@ -36,7 +36,7 @@ pub(crate) struct Restow {
     #[arg(long, global = true)]
     pub(crate) no_progress: bool,
 
-    /// How progress is shown on standard error
+    /// Show progress on standard error in this form
     #[arg(
         long,
         global = true,
@@ -62,7 +62,7 @@ Examples:
   restow usage photos.btrfs           show where its bytes are
   restow plan photos                  which codec and level to choose
   restow mount photos.tar /mnt        mount it, without unpacking
-  restow stream verify home.stream    verify what `btrfs send` wrote
+  restow stream verify home.stream    verify the output of `btrfs send`
   restow help copy                    show help for a command
 
 Sizes: K, M and G (or KiB, MiB, GiB) are powers of 1024; kB, MB and GB are powers of 1000.

@@ -54,7 +54,7 @@ pub(crate) struct Check {
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
 
-    /// Read on after the end of a tar archive: for archives that were concatenated
+    /// Continue after the end of a tar archive: for concatenated archives
     #[arg(long, help_heading = "Tar archives as sources")]
     ignore_zeros: bool,
 

@@ -16,8 +16,8 @@ use crate::options::{
 
 /// Describe a tree as text, one line per file
 ///
-/// The text is an mtree(5) specification in canonical form: equal trees give equal text, whatever
-/// their format. Each line has the path, kind, mode, owner, size, modification time, extended
+/// The text is an mtree(5) specification in canonical form: equal trees give equal text, also in
+/// different formats. Each line has the path, kind, mode, owner, size, modification time, extended
 /// attributes, the first name of a hard link, and the SHA-256 hash of the contents.
 ///
 /// A file of more than 1 GiB of which fewer than one 4 KiB block in 1,024 is not zero has the word

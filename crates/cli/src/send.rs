@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     bar.finish();
     if sent.restarts > 0 && !args.quiet {
         message::tell(&format!(
-            "Linux was interrupted and began {} times from the start; what it sent twice was equal and is in the stream once",
+            "Linux was interrupted and began {} times from the start; repeated data was equal and is in the stream once",
             sent.restarts
         ));
     }

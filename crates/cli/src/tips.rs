@@ -49,7 +49,7 @@ const COMMANDS: [(&[&str], &str); 13] = [
             "compress",
             "decompress",
         ],
-        "`restow copy SRC DST` converts; `restow stream convert` keeps a send stream what it is",
+        "`restow copy SRC DST` converts; `restow stream convert` changes the version or compression of a send stream",
     ),
     (
         &["verify", "test", "fsck", "scrub", "validate"],
@@ -60,7 +60,7 @@ const COMMANDS: [(&[&str], &str); 13] = [
     (&["compare", "cmp"], "`restow diff A B` compares two trees"),
     (
         &["stat", "show", "header", "inspect", "file", "du"],
-        "`restow info IMAGE` describes an image; `--path PATH` shows what a part of it takes",
+        "`restow info IMAGE` describes an image; `--path PATH` shows the space of a file or directory",
     ),
     (
         &["hash", "sha256", "sha256sum", "checksum", "mtree"],
@@ -139,7 +139,7 @@ const OPTIONS: [(&[&str], &str); 38] = [
     ),
     (
         &["--dry-run", "-n"],
-        "`restow ls -lR SRC` lists what would be copied, `restow info` what an image contains",
+        "`restow ls -lR SRC` lists the files of a source, `restow info` describes an image",
     ),
     (
         &[

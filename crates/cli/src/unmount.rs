@@ -11,7 +11,7 @@ use crate::text;
 
 /// Unmount a tree
 ///
-/// Works for everything that the user may unmount: as root like `umount`, otherwise like
+/// Works for every mount that the user may unmount: as root like `umount`, otherwise like
 /// `fusermount3 -u`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -83,7 +83,7 @@ impl fmt::Display for SourceNote {
                 "compressed data on btrfs is read decompressed; only root can read it as it is stored",
             ),
             SourceNote::LogRead => f.write_str(
-                "the image was not unmounted cleanly; what its log has is read, too",
+                "the image was not unmounted cleanly; the changes in its log are read, too",
             ),
             SourceNote::AbsolutePaths(count) => {
                 let paths = text::count(*count, "path");

@@ -86,7 +86,7 @@ impl WrittenChecksums {
                     Ok(())
                 } else {
                     Err(Error::Io(io::Error::other(
-                        "the output does not hold what was written to it",
+                        "the output does not read back as it was written",
                     )))
                 }
             },

@@ -519,9 +519,7 @@ impl BlockEncoder<'_> {
                     .decoder
                     .decompress(worker.algorithm, decoded, &buffer[..stored_len]);
             if result != Ok(len) || decoded != content {
-                return Err(Error::Unverified(
-                    "a block does not decode to what was encoded",
-                ));
+                return Err(Error::Unverified("a block does not decode to its content"));
             }
         }
         Ok(EncodedBlock {

@@ -273,7 +273,7 @@ impl AddressSpace {
             .read_exact_at(buf, at.0)
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::UnexpectedEof => {
-                    Error::corrupt("device ends before what it holds", at.0, to_u64(buf.len()))
+                    Error::corrupt("device ends before its chunks", at.0, to_u64(buf.len()))
                 }
                 _ => error.into(),
             })

@@ -113,7 +113,7 @@ pub(crate) fn is_there(dir: &Path) -> Option<String> {
     };
     let name = text::of_host_path(dir, "-");
     Some(format!(
-        "{name} holds {count}; --merge puts the tree into it, --replace deletes what it holds"
+        "{name} holds {count}; --merge puts the tree into it, --replace deletes its contents"
     ))
 }
 

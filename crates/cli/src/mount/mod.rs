@@ -102,7 +102,7 @@ Mount options:
   umask=MODE          remove these permissions from every file
 Words that mount(8) and fstab add, such as ro, rw, user, noauto and x-..., are accepted.
 
-What is mounted is read-only, and an image must not change meanwhile. Reading a damaged block
+The mount is read-only, and the image must not change meanwhile. Reading a damaged block
 fails with an input/output error, and a line on standard error (-f) or in the system log says
 where it is; other files can be read. Unlike in a mount of Linux' btrfs, all subvolumes have the
 same device number (st_dev), and files of nested subvolumes have large inode numbers. Changes of

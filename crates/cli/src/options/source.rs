@@ -58,7 +58,7 @@ pub(crate) struct SourceArgs {
     #[arg(long, help_heading = "Directories as sources")]
     pub(crate) one_file_system: bool,
 
-    /// Read on after the end of a tar archive: for archives that were concatenated
+    /// Continue after the end of a tar archive: for concatenated archives
     #[arg(long, help_heading = "Tar archives as sources")]
     pub(crate) ignore_zeros: bool,
 
@@ -83,8 +83,8 @@ pub(crate) struct ImageFileArgs {
     #[arg(long, value_name = "IMAGE", help_heading = "btrfs sources")]
     pub(crate) device: Vec<PathBuf>,
 
-    /// Read the SquashFS or btrfs image that begins at this byte of the file or is in this
-    /// partition, or `search` for the first one, as in 1MiB, partition:2 [default: at the
+    /// Read the SquashFS or btrfs image at this offset (as in 1MiB), in this partition (as in
+    /// partition:2), or the first one in the file (search) [default: at the
     /// beginning, or after the program in an AppImage]
     ///
     /// `restow info` lists the partitions of a disk image (MBR or GPT).

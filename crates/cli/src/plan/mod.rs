@@ -31,7 +31,7 @@ use report::{Advice, Report};
 ///
 /// Cuts the files as the container would, encodes everything once with a fast encoder (of a large
 /// tree, a part), and a sample with each candidate, and decodes and compares the results. The
-/// tables of an image are made as for a copy, so their size counts. Nothing is written but FILE.
+/// tables of an image are made as for a copy, so their size counts. Writes nothing except FILE.
 ///
 /// Without a limit, the recommendation is the last candidate that saves 5 % of the size each time
 /// the copy takes twice as long. With --max-time, it is the smallest in that time; with --max-size,

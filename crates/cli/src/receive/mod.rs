@@ -30,10 +30,10 @@ use crate::{message, text};
 /// disk, read back from there as far as it was written compressed. Otherwise it is deleted.
 ///
 /// In an image of btrfs that is not mounted, each subvolume becomes a read-only subvolume of the
-/// image, without root: IMAGE, or IMAGE:PATH for a directory in it. A new image with all that the
-/// old one has is written beside it and takes its place, with the same label, UUIDs, numbers of
-/// subvolumes and size, unless it has to grow. Compressed data is copied as it is stored, and what
-/// subvolumes share stays shared. With `--to image`, an image that does not exist is made.
+/// image, without root: IMAGE, or IMAGE:PATH for a directory in it. A new image with the content of
+/// the old one is written beside it and takes its place, with the same label, UUIDs, numbers of
+/// subvolumes and size, unless it has to grow. Compressed data is copied as it is stored, and data
+/// that subvolumes share stays shared. With `--to image`, an image that does not exist is made.
 ///
 /// On other file systems, and with `--to directory`, each subvolume becomes a directory. An
 /// incremental stream makes a new directory beside that of its parent, which does not change.
@@ -122,7 +122,7 @@ pub(crate) struct Receive {
     #[arg(short = 'C', long)]
     chroot: bool,
 
-    /// Has no effect, because parents are found wherever they are; for scripts that call `btrfs
+    /// Has no effect, because parents are found at any place; for scripts that call `btrfs
     /// receive`
     #[arg(short = 'm', value_name = "MOUNT")]
     root_mount: Option<PathBuf>,
@@ -243,7 +243,7 @@ fn into_image(args: &Receive, image: &Path) -> Result<Vec<String>> {
     let stream = open(args, &Bar::hidden())?;
     let receiver = ImageReceiver::open(stream, image, options)?;
     if receiver.has_log() {
-        message::tell("the image was not unmounted cleanly; what its log has is kept, too");
+        message::tell("the image was not unmounted cleanly; the changes in its log are kept, too");
     }
     if !args.no_verify {
         let bar = Bar::new("verified", args.quiet);
@@ -328,7 +328,7 @@ fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
     let received = received?;
     if received.failed > 0 {
         let failed = text::count(received.failed, "command");
-        bail!("{failed} failed; what they are about was not received");
+        bail!("{failed} failed; their changes were not received");
     }
     let Received {
         decompressed,

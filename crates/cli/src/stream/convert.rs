@@ -51,7 +51,7 @@ pub(crate) struct Convert {
     decompress: bool,
 
     /// Leave out properties that the version cannot hold (repeatable)
-    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     drop: Vec<Dropped>,
 
     /// Write zeros for all of a hole even if the size of its file is not known: right unless space

@@ -21,7 +21,7 @@ Examples:
 
 Exit codes: 0 success; 2 failure.")]
 pub(crate) struct Undump {
-    /// The lines; `-` is standard input
+    /// The lines of `dump`; `-` is standard input
     file: PathBuf,
 
     /// The stream to write; `-` is standard output

@@ -24,7 +24,7 @@ use restow::text::of_uuid;
 /// Checks the checksum, the attributes and the order of all commands, and that the stream ends
 /// where it should. Decompresses all data and compares the lengths. Follows the names of files:
 /// every path must lead to a file that exists, and through no symbolic link. Files of the parent of
-/// an incremental stream are not known and are believed to exist. Prints the subvolumes and the
+/// an incremental stream are unknown and assumed to exist. Prints the subvolumes and the
 /// parents that they need. Uses at most 64 MiB of memory.
 ///
 /// With --against, compares the subvolume that the stream makes with a tree, as `restow diff` does:

@@ -76,7 +76,7 @@ pub(crate) struct Usage {
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
 
-    /// Write the tables and the treemap as a page that needs no other file
+    /// Write the tables and the treemap as a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
 

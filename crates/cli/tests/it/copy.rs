@@ -301,8 +301,7 @@ fn a_destination_that_is_there_is_refused_unless_it_shall_be_replaced() {
     fs::write(dir.join("there.tar"), "precious").unwrap();
     fs::create_dir(dir.join("there")).unwrap();
     fs::write(dir.join("there/file"), "precious").unwrap();
-    let held =
-        "there holds 1 entry; --merge puts the tree into it, --replace deletes what it holds";
+    let held = "there holds 1 entry; --merge puts the tree into it, --replace deletes its contents";
     for (args, reason) in [
         (
             &["src", "there.tar"][..],

@@ -117,8 +117,7 @@ fn replace_says_what_went_and_refuses_what_must_stay() {
     let dir = TempDir::new();
     trees(&dir);
     let (code, _, words) = run_in(dir.path(), ["copy", "src", "dst"]);
-    let held =
-        "dst holds 6 entries; --merge puts the tree into it, --replace deletes what it holds";
+    let held = "dst holds 6 entries; --merge puts the tree into it, --replace deletes its contents";
     assert_eq!(
         (code, words),
         (2, format!("restow: copy src to dst: {held}\n"))

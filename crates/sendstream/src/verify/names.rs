@@ -82,7 +82,7 @@ impl KnownNames {
         match self.kind(path)? {
             FILE | ANYTHING => Ok(()),
             SYMLINK => Err("data would be written through a symlink"),
-            _ => Err("data is written to what is not a regular file"),
+            _ => Err("data is written to a file that is not regular"),
         }
     }
 

@@ -480,7 +480,7 @@ impl<'a> DataEncoder<'a> {
         let result = decoder.decompress_extent(algorithm, decoded, stored);
         if result.is_err() || decoded != &content[..len] {
             return Err(Error::Unverified(
-                "an extent does not decode to what was encoded",
+                "an extent does not decode to its content",
             ));
         }
         Ok(())
