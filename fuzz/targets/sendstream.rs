@@ -72,7 +72,7 @@ fuzz_target!(|data: &[u8]| {
         _ => input.to_vec(),
     };
     let (lines, others, result) = read(&stream);
-    let options = VerifyOptions { data: true };
+    let options = VerifyOptions::default().data(true);
     let verified = verify(&stream[..], options, Parallel::new(1), &NoProgress);
     if result.is_err() {
         assert!(verified.is_err());
@@ -87,22 +87,14 @@ fuzz_target!(|data: &[u8]| {
         2 => Recode::Encode(Settings::Lzo),
         _ => Recode::Encode(Settings::Zstd { level: 1 }),
     };
-    let options = ConvertOptions {
-        version: Version::parse(u32::from(settings >> 3 & 3)),
-        recode,
-        drops_fileattr: true,
-        drops_verity: true,
-        trusts_holes: true,
-        zeros_bytes_max: 1 << 20,
-        ..ConvertOptions::default()
-    };
+    let options = ConvertOptions::default().version(Version::parse(u32::from(settings >> 3 & 3))).recode(recode).drops_fileattr(true).drops_verity(true).trusts_holes(true).zeros_bytes_max(1 << 20);
     let mut converted = Vec::new();
     let parallel = Parallel::new(1);
     let done = convert(&stream[..], &mut converted, &options, parallel, &NoProgress);
     let (Ok(done), Ok(_)) = (done, verified) else {
         return;
     };
-    let verify_options = VerifyOptions { data: true };
+    let verify_options = VerifyOptions::default().data(true);
     verify(&converted[..], verify_options, parallel, &NoProgress).expect("it was right before");
     if done.zeros_bytes == 0 && done.fileattrs_dropped == 0 && done.verity_dropped == 0 {
         assert_eq!(read(&converted).1, others);

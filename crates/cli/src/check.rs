@@ -91,7 +91,7 @@ impl Check {
         } else {
             DataCheck::Decode
         };
-        CheckOptions { data }
+        CheckOptions::EVERYTHING.data(data)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use linux::errno;
-use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata, Result};
+use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata, Result, setters};
 
 use crate::ahead::Ahead;
 use crate::attributes::{Attributes, Owner};
@@ -35,6 +35,7 @@ const REPORTED_MAX: usize = 256;
 const PROBLEM_BYTES: u64 = 128 << 10;
 
 /// How a tree is served.
+#[non_exhaustive]
 pub struct Options {
     /// The directory that is the root of what is served; by default that of the tree.
     pub root: Option<Ino>,
@@ -85,6 +86,21 @@ impl Default for Options {
         }
     }
 }
+
+setters!(Options {
+    root: Option<Ino>,
+    owner: Owner,
+    is_live: bool,
+    lifetime: Option<Duration>,
+    has_xattrs: bool,
+    has_birth_times: bool,
+    only_user: Option<u32>,
+    size_bytes: u64,
+    files: u64,
+    numbers: Numbers,
+    threads: usize,
+    trace: Option<Trace>,
+});
 
 /// See [`Options::trace`].
 pub type Trace = Box<dyn Fn(&str, u64, i32) + Send + Sync>;

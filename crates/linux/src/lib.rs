@@ -1,9 +1,4 @@
-//! The Linux system calls that the standard library lacks, behind a safe interface.
-//!
-//! Most functions take an open directory and a name in it, as bytes, and never follow a symbolic
-//! link in the last component. The calls come from rustix; unsafe code is only for those that it
-//! lacks, above all the ioctls of btrfs. The crates above do not see rustix: errors are
-//! [`std::io::Error`].
+#![doc = include_str!("../README.md")]
 
 mod attributes;
 mod background;

@@ -105,14 +105,9 @@ impl<'a> CutStream<'a> {
 /// The size of a stream with plain data, which is hashed: a copy makes the UUID of the subvolume of
 /// that.
 fn plain_bytes(inventory: &Inventory<'_>) -> Result<u64> {
-    let options = SendOptions {
-        name: b"plan",
-        uuid: [0; 16],
-        ctransid: 1,
-        data: SendData::Plain,
-        sector_bytes: SECTOR_BYTES as u32,
-        stored: None,
-    };
+    let options = SendOptions::new(b"plan")
+        .data(SendData::Plain)
+        .sector_bytes(SECTOR_BYTES as u32);
     let mut writer = StreamWriter::new(Hashed(Sha256::new()), Version::V2);
     writer.header()?;
     send(inventory, &options, &NoProgress, &mut writer)?;

@@ -122,7 +122,7 @@ pub fn check(
 ) -> Result<u64> {
     let path = image.as_ref();
     let data = DataCheck::Decode;
-    let (options, parallel) = (CheckOptions { data }, Parallel::available());
+    let (options, parallel) = (CheckOptions::EVERYTHING.data(data), Parallel::available());
     let mut open = || -> Result<u64> {
         Ok(match Container::open(path, None)? {
             Container::Btrfs(image) => {

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use tree::setters;
+
 /// Which part of a source is read, and how. An option for another format than that of the source
 /// has no effect.
 #[derive(Clone, Debug)]
@@ -60,6 +62,23 @@ impl Default for OpenOptions {
         }
     }
 }
+
+setters!(OpenOptions {
+    subvolume: Option<OsString>,
+    top_level: bool,
+    no_nested: bool,
+    no_log: bool,
+    superblock: Option<usize>,
+    older_root: usize,
+    ignore_checksums: bool,
+    devices: Vec<PathBuf>,
+    image_at: Option<ImageAt>,
+    base: Vec<PathBuf>,
+    one_file_system: bool,
+    ignore_zeros: bool,
+    skip_damaged: bool,
+    spool_dir: impl Into<PathBuf>,
+});
 
 impl OpenOptions {
     pub(crate) fn btrfs(&self, ignores_foreign: bool) -> btrfs::OpenOptions {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Error, Result};
+use crate::{Error, Result, setters};
 
 /// Findings after this many are only counted.
 const FINDINGS_MAX: u64 = 1000;
@@ -11,6 +11,7 @@ const FINDINGS_MAX: u64 = 1000;
 ///
 /// The default is [`CheckOptions::EVERYTHING`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CheckOptions {
     /// How data is checked.
     pub data: DataCheck,
@@ -28,6 +29,8 @@ impl CheckOptions {
         data: DataCheck::Decode,
     };
 }
+
+setters!(CheckOptions { data: DataCheck });
 
 /// How data is checked. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

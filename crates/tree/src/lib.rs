@@ -1,9 +1,4 @@
-//! A neutral, read-only file tree, and what every container format needs to work with it.
-//!
-//! [`FileSystem`] is the central trait. A host directory, a tar archive, a btrfs subvolume, a
-//! SquashFS image and a recorded send stream implement it; create, list, extract and compare are
-//! built on it. The only container formats that this crate knows are the host directory and tar. It
-//! does not print, and reads neither the environment nor the clock.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod base64;

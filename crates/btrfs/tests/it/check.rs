@@ -96,7 +96,7 @@ fn progress_reaches_what_was_expected() {
     make(&source(), &image, &with(None, false), 2);
     for data in [DataCheck::Skip, DataCheck::Checksums, DataCheck::Decode] {
         let progress = Bytes::default();
-        let options = CheckOptions { data };
+        let options = CheckOptions::EVERYTHING.data(data);
         let parallel = Parallel::new(2);
         let summary = (open(&image).check(options, parallel, &progress, &mut |_| {})).unwrap();
         let done = progress.done.into_inner();
@@ -110,7 +110,7 @@ fn data_that_does_not_decode_is_found_if_it_is_decoded() {
     for damage in ["data: does not decode", "inline: does not decode"] {
         let image = hostile::open(&damaged(damage)).unwrap();
         let count = |data| {
-            let options = CheckOptions { data };
+            let options = CheckOptions::EVERYTHING.data(data);
             let check = image.check(options, Parallel::new(2), &NoProgress, &mut |_| {});
             check.unwrap().findings
         };

@@ -167,7 +167,7 @@ fn extents_whose_checksum_matches_are_kept_without_decoding_them() {
     }
     // Only a check that decodes finds it.
     let check = |data| {
-        let options = tree::CheckOptions { data };
+        let options = tree::CheckOptions::EVERYTHING.data(data);
         let check = open(&second).check(options, Parallel::new(1), &NoProgress, &mut |_| {});
         check.unwrap().findings
     };

@@ -256,34 +256,33 @@ fn server(
     let (uid, _) = linux::process_owner();
     let squashfs = source.squashfs().cloned();
     let is_btrfs = source.subvolume().is_some();
-    let options = fuse::Options {
-        root,
-        owner: Owner {
+    let options = fuse::Options::default()
+        .root(root)
+        .owner(Owner {
             uid: options.uid,
             gid: options.gid,
             umask: options.umask,
-        },
-        is_live: source.directory().is_some(),
+        })
+        .is_live(source.directory().is_some())
         // An access that the kernel answers by itself does not show that the mount is used.
-        lifetime: options.timeout.map(|timeout| timeout / 2),
-        has_xattrs: (squashfs.as_ref()).is_none_or(|image| image.xattr_set_count() > 0),
-        has_birth_times: squashfs.is_none(),
-        only_user: options.allow_root.then_some(uid),
-        size_bytes: size,
-        files: (squashfs.as_ref()).map_or(0, |image| image.superblock().inode_count.into()),
-        numbers: match squashfs {
+        .lifetime(options.timeout.map(|timeout| timeout / 2))
+        .has_xattrs((squashfs.as_ref()).is_none_or(|image| image.xattr_set_count() > 0))
+        .has_birth_times(squashfs.is_none())
+        .only_user(options.allow_root.then_some(uid))
+        .size_bytes(size)
+        .files((squashfs.as_ref()).map_or(0, |image| image.superblock().inode_count.into()))
+        .numbers(match squashfs {
             Some(image) => Box::new(move |ino| image.number(ino).map(Into::into)),
             None if is_btrfs => Box::new(|ino| Ok(ino.0)),
             // They are counted from 0, which is no number for programs.
             None => Box::new(|ino| Ok(ino.0.wrapping_add(1))),
-        },
-        threads,
-        trace: args.debug.then(|| -> Trace {
+        })
+        .threads(threads)
+        .trace(args.debug.then(|| -> Trace {
             Box::new(|request, file, error| {
                 message::tell(&format!("{request} of file {file}: {}", outcome(error)));
             })
-        }),
-    };
+        }));
     let shown = source.name().to_owned();
     let report = move |problem: &Problem<'_>| {
         let words = of_problem(problem, &shown);

@@ -95,19 +95,18 @@ enum Dropped {
 pub(crate) fn run(args: &Convert) -> Result<bool> {
     let bar = Bar::new("converted", args.quiet);
     let input = open(&args.src, &bar)?.into_reader();
-    let options = ConvertOptions {
-        version: args.proto,
-        recode: match (args.compress, args.decompress) {
+    let options = ConvertOptions::default()
+        .version(args.proto)
+        .recode(match (args.compress, args.decompress) {
             (Some(settings), _) => Recode::Encode(settings),
             (None, true) => Recode::Decode,
             (None, false) => Recode::Keep,
-        },
-        sector_bytes: u32::try_from(args.sector_size).unwrap_or(u32::MAX),
-        drops_fileattr: args.drop.contains(&Dropped::Fileattr),
-        drops_verity: args.drop.contains(&Dropped::Verity),
-        trusts_holes: args.trust_holes,
-        zeros_bytes_max: args.max_zeros,
-    };
+        })
+        .sector_bytes(u32::try_from(args.sector_size).unwrap_or(u32::MAX))
+        .drops_fileattr(args.drop.contains(&Dropped::Fileattr))
+        .drops_verity(args.drop.contains(&Dropped::Verity))
+        .trusts_holes(args.trust_holes)
+        .zeros_bytes_max(args.max_zeros);
     let mut output = create(&args.dst, args.overwrite)?;
     let parallel = args.threads.parallel();
     let converted = restow::stream::convert(input, &mut output, &options, parallel, &bar);

@@ -121,9 +121,7 @@ pub(crate) fn check(
 fn verify(args: &Verify, address: &Address, input: Input, bar: &Bar) -> Result<bool> {
     let input = input.into_reader();
     let mut input = ReadAhead::new(Hashed::new(input, args.sha256.is_some()));
-    let options = VerifyOptions {
-        data: !args.no_data,
-    };
+    let options = VerifyOptions::default().data(!args.no_data);
     let result = restow::stream::verify(&mut input, options, args.threads.parallel(), bar);
     bar.finish();
     let error = match &result {

@@ -188,10 +188,7 @@ fn kernel_and_server_agree_on_abilities() {
         assert_eq!(served.ask(opcode, 1, &[0; 8]), Err(errno::ENOSYS));
     }
     // A tree that can change: files are opened, and nothing is kept for long.
-    let live = Options {
-        is_live: true,
-        ..options()
-    };
+    let live = options().is_live(true);
     let live = Served::with(Arc::new(sample()), live);
     for (opcode, _) in OPEN_FLAGS {
         let reply = live.ask(opcode, 1, &[0; 8]).unwrap();
@@ -201,10 +198,7 @@ fn kernel_and_server_agree_on_abilities() {
     assert_eq!((u64_at(&reply, 16), u64_at(&reply, 24)), (1, 1));
     let fs: Arc<dyn FileSystem> = Arc::new(sample());
     let fresh = |has_xattrs| {
-        let options = Options {
-            has_xattrs,
-            ..options()
-        };
+        let options = options().has_xattrs(has_xattrs);
         fuse::Server::new(Arc::clone(&fs), options, |_| {}).unwrap()
     };
     for (has_xattrs, acl) in [(true, 1 << 20), (false, 0)] {
@@ -227,10 +221,7 @@ fn kernel_and_server_agree_on_abilities() {
         assert_eq!(u32_at(&reply, 8), 2);
         assert_eq!(served.ask(OPENDIR, 1, &[0; 8]), Err(errno::ENOSYS));
     }
-    let without = Options {
-        has_xattrs: false,
-        ..options()
-    };
+    let without = options().has_xattrs(false);
     let without = Served::with(Arc::new(sample()), without);
     let body = [&[9, 0, 0, 0, 0, 0, 0, 0], &b"user.a\0"[..]].concat();
     assert_eq!(without.ask(GETXATTR, 1, &body), Err(errno::ENOSYS));
@@ -238,24 +229,19 @@ fn kernel_and_server_agree_on_abilities() {
 
 #[test]
 fn owners_permissions_and_users_are_as_asked_for() {
-    let options = Options {
-        owner: Owner {
+    let options = options()
+        .owner(Owner {
             uid: Some(7),
             gid: Some(8),
             umask: 0o077,
-        },
-        lifetime: Some(Duration::from_millis(1500)),
-        ..options()
-    };
+        })
+        .lifetime(Some(Duration::from_millis(1500)));
     let served = Served::with(Arc::new(sample()), options);
     let reply = served.ask(LOOKUP, 1, b"dir\0").unwrap();
     assert_eq!((u32_at(&reply, 40 + 68), u32_at(&reply, 40 + 72)), (7, 8));
     assert_eq!(u32_at(&reply, 40 + 60), 0o40700);
     assert_eq!((u64_at(&reply, 16), u32_at(&reply, 32)), (1, 500_000_000));
-    let only = Options {
-        only_user: Some(1000),
-        ..script_options()
-    };
+    let only = script_options().only_user(Some(1000));
     let served = Served::with(Arc::new(sample()), only);
     for (uid, allowed) in [(0, true), (1000, true), (1001, false)] {
         let reply = served
@@ -276,10 +262,7 @@ fn script_options() -> Options {
 fn any_directory_can_be_the_root() {
     let fs = sample();
     let dir = fs.lookup(fs.root(), b"dir").unwrap().ino;
-    let options = Options {
-        root: Some(dir),
-        ..options()
-    };
+    let options = options().root(Some(dir));
     let served = Served::with(Arc::new(fs), options);
     let names: Vec<Vec<u8>> = served
         .list(1, 4096, true)
@@ -289,10 +272,7 @@ fn any_directory_can_be_the_root() {
     assert_eq!(names, with_dots(&["file"]));
     let fs = sample();
     let file = fs.lookup(fs.root(), b"link").unwrap().ino;
-    let options = Options {
-        root: Some(file),
-        ..script_options()
-    };
+    let options = script_options().root(Some(file));
     assert!(fuse::Server::new(Arc::new(fs), options, |_| {}).is_err());
     assert_eq!(FileKind::Directory.mode_bits(), 0o40000);
 }
@@ -337,10 +317,7 @@ fn small_files_are_sent_before_they_are_asked_for() {
     for n in 0..100 {
         fs.add_file(root, format!("{n:03}"), format!("content {n}").as_bytes());
     }
-    let options = Options {
-        threads: 2,
-        ..options()
-    };
+    let options = options().threads(2);
     let served = Served::with(Arc::new(fs), options);
     let nodes = listed_files(&served);
     let read = |at: usize| {
@@ -416,10 +393,7 @@ fn files_of_the_next_directories_are_sent_when_these_were_listed() {
         (2, false, vec![0; 16]),
         (1, true, vec![0; 16]),
     ] {
-        let options = Options {
-            threads,
-            ..options()
-        };
+        let options = options().threads(threads);
         let served = Served::with(Arc::new(directories_of_one_file()), options);
         assert_eq!(walked(&served, 16, reads), expected);
     }
@@ -433,11 +407,7 @@ fn trees_that_change_and_single_threads_send_nothing_unasked() {
         for name in ["a", "b", "c", "d"] {
             fs.add_file(root, name, b"content");
         }
-        let options = Options {
-            is_live,
-            threads,
-            ..options()
-        };
+        let options = options().is_live(is_live).threads(threads);
         let served = Served::with(Arc::new(fs), options);
         for node in listed_files(&served) {
             let read = request(READ, node, &read_body(0, 4096));
@@ -448,10 +418,7 @@ fn trees_that_change_and_single_threads_send_nothing_unasked() {
 
 #[test]
 fn time_of_birth_is_asked_for_once_where_there_is_none() {
-    let options = Options {
-        has_birth_times: false,
-        ..options()
-    };
+    let options = options().has_birth_times(false);
     let served = Served::with(Arc::new(sample()), options);
     assert_eq!(served.ask(STATX, 1, &[0; 24]), Err(errno::ENOSYS));
     assert!(served.ask(GETATTR, 1, &[0; 16]).is_ok());

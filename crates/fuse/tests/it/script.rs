@@ -101,12 +101,10 @@ pub(crate) struct Served {
 }
 
 pub(crate) fn options() -> Options {
-    Options {
-        size_bytes: 5000,
-        files: 3,
-        numbers: Box::new(|ino| Ok(ino.0 + 1000)),
-        ..Options::default()
-    }
+    Options::default()
+        .size_bytes(5000)
+        .files(3)
+        .numbers(Box::new(|ino| Ok(ino.0 + 1000)))
 }
 
 impl Served {

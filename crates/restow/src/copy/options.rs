@@ -7,7 +7,7 @@ use codec::Settings;
 use sendstream::Version;
 use tree::edit::Priorities;
 use tree::extract::Existing;
-use tree::{HostTimes, Limits, Parallel, Verify};
+use tree::{HostTimes, Limits, Parallel, Verify, setters};
 
 use super::format::Format;
 
@@ -115,6 +115,34 @@ impl Default for CopyOptions {
     }
 }
 
+setters!(CopyOptions {
+    format: Option<Format>,
+    overwrite: bool,
+    parallel: Parallel,
+    limits: Limits,
+    skip_unreadable: bool,
+    keep_damaged: bool,
+    accept_changed: bool,
+    existing: Existing,
+    owners: bool,
+    sync: bool,
+    level: Option<u8>,
+    recompress: bool,
+    reuse: impl Into<Option<PathBuf>>,
+    trust_mtime: bool,
+    duplicates: bool,
+    verify: Verify,
+    epoch: Option<i64>,
+    host_times: HostTimes,
+    squashfs: squashfs::Options,
+    mkfs_time: Option<u32>,
+    priorities: Option<Priorities>,
+    btrfs: btrfs::Options,
+    subvolumes: Vec<NewSubvolume>,
+    stream: StreamOptions,
+    spool_dir: impl Into<PathBuf>,
+});
+
 impl Default for StreamOptions {
     fn default() -> Self {
         StreamOptions {
@@ -127,16 +155,17 @@ impl Default for StreamOptions {
     }
 }
 
+setters!(StreamOptions {
+    name: Option<Vec<u8>>,
+    uuid: Option<[u8; 16]>,
+    version: Version,
+    plain: bool,
+    encode: Option<Settings>,
+});
+
 impl CopyOptions {
     /// Whether files that cannot be read are left out.
     pub fn skips(&self) -> bool {
         self.skip_unreadable || self.keep_damaged
-    }
-
-    /// The same with this older image.
-    #[must_use]
-    pub fn reusing(mut self, old: impl Into<PathBuf>) -> CopyOptions {
-        self.reuse = Some(old.into());
-        self
     }
 }

@@ -55,18 +55,14 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
         let path = || inventory.path(inventory.first_name(file));
         job.name_error(checked.map_err(|error| error.in_file("read", &path())))?;
     }
-    let mut options = SendOptions {
-        name: &name,
-        uuid: [0; 16],
-        ctransid: TRANSACTION,
-        data: if is_plain {
+    let mut options = SendOptions::new(&name)
+        .ctransid(TRANSACTION)
+        .data(if is_plain {
             SendData::Plain
         } else {
             SendData::AsStored
-        },
-        sector_bytes: SECTOR_BYTES,
-        stored: None,
-    };
+        })
+        .sector_bytes(SECTOR_BYTES);
     options.uuid = match all.uuid {
         Some(uuid) => uuid,
         None => job.name_error(uuid_of(inventory, &options, all.version))?,
@@ -114,11 +110,9 @@ fn encoded(
     output: &mut Output,
 ) -> tree::Result<(SendSummary, u64)> {
     let (plain, to_encode) = io::pipe()?;
-    let converting = ConvertOptions {
-        recode: Recode::Encode(settings),
-        sector_bytes: SECTOR_BYTES,
-        ..ConvertOptions::default()
-    };
+    let converting = ConvertOptions::default()
+        .recode(Recode::Encode(settings))
+        .sector_bytes(SECTOR_BYTES);
     let inventory = &job.inventory;
     let (sent, converted) = thread::scope(|scope| {
         let sent =

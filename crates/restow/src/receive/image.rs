@@ -139,7 +139,7 @@ impl ImageReceiver {
     pub fn verify(&self, progress: &dyn Progress) -> Result<()> {
         if self.options.verify {
             let input = SequentialReader::new(Arc::clone(&self.stream));
-            let options = VerifyOptions { data: true };
+            let options = VerifyOptions::default();
             sendstream::verify(input, options, self.options.parallel, progress)
                 .during(|| format!("read {}", self.source))?;
         }

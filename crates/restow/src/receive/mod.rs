@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sendstream::{Command, Event, Received, StreamReader, Version};
-use tree::{Error, Parallel, Progress, ReadAt, SequentialReader, Time};
+use tree::{Error, Parallel, Progress, ReadAt, SequentialReader, Time, setters};
 
 pub use self::directory::{DirectoryReceived, receive_into_directory};
 pub use self::image::{ImageReceived, ImageReceiver};
@@ -49,6 +49,15 @@ impl ReceiveOptions {
         }
     }
 }
+
+setters!(ReceiveOptions {
+    stream: sendstream::ReceiveOptions,
+    owners: bool,
+    verify: bool,
+    time: Time,
+    spool_dir: impl Into<PathBuf>,
+    parallel: Parallel,
+});
 
 /// A step of receiving.
 #[derive(Debug)]

@@ -186,14 +186,12 @@ fn send_one<W: Write>(
 ) -> tree::Result<()> {
     let inventory = Inventory::of(&sent.tree, &Limits::default())?;
     let stored = Stored(&sent.tree);
-    let options = SendOptions {
-        name: &sent.name,
-        uuid: sent.known_uuid(),
-        ctransid: sent.info.ctransid,
-        data,
-        sector_bytes: sent.tree.btrfs().superblock().sectorsize,
-        stored: Some(&stored),
-    };
+    let options = SendOptions::new(&sent.name)
+        .uuid(sent.known_uuid())
+        .ctransid(sent.info.ctransid)
+        .data(data)
+        .sector_bytes(sent.tree.btrfs().superblock().sectorsize)
+        .stored(Some(&stored));
     match known {
         [] => sendstream::send(&inventory, &options, progress, writer)?,
         [parent, sources @ ..] => {

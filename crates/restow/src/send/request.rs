@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tree::setters;
+
 /// The subvolumes to send, those that the receiver has, and the form of the stream.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -24,6 +26,17 @@ pub struct SendRequest {
     /// Send compressed data as it is stored (version 2).
     pub compressed_data: bool,
 }
+
+setters!(SendRequest {
+    subvolumes: Vec<PathBuf>,
+    parent: Option<PathBuf>,
+    clone_sources: Vec<PathBuf>,
+    devices: Vec<PathBuf>,
+    one_stream: bool,
+    no_data: bool,
+    version: Option<u32>,
+    compressed_data: bool,
+});
 
 impl SendRequest {
     /// Full streams of these subvolumes.

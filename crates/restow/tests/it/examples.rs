@@ -47,14 +47,12 @@ fn a_stream_is_received_into_a_new_image_and_into_an_older_one() {
     for name in ["monday", "tuesday"] {
         let tree = HostDir::open(&dir.join("src")).unwrap();
         let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
-        let options = SendOptions {
-            name: name.as_bytes(),
-            uuid: [name.len() as u8; 16],
-            ctransid: 7,
-            data: SendData::Plain,
-            sector_bytes: 4096,
-            stored: None,
-        };
+        let options = SendOptions::new(name.as_bytes())
+            .uuid([name.len() as u8; 16])
+            .ctransid(7)
+            .data(SendData::Plain)
+            .sector_bytes(4096)
+            .stored(None);
         let mut writer = StreamWriter::new(File::create(&stream).unwrap(), Version::V2);
         writer.header().unwrap();
         sendstream::send(&inventory, &options, &NoProgress, &mut writer).unwrap();

@@ -1,7 +1,7 @@
 //! How a stream is converted, and what that did.
 
 use codec::{Algorithm, Encoder, Settings};
-use tree::{Error, Result};
+use tree::{Error, Result, setters};
 
 use crate::encoded::compression;
 use crate::raw::Version;
@@ -25,6 +25,7 @@ pub enum Recode {
 
 /// How to convert.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ConvertOptions {
     /// The version of the result; by default that of the source, or 2 if data of version 1 is to be
     /// encoded.
@@ -45,6 +46,16 @@ pub struct ConvertOptions {
     /// The most zeros to write for punched holes, which need a few bytes in version 2.
     pub zeros_bytes_max: u64,
 }
+
+setters!(ConvertOptions {
+    version: Option<Version>,
+    recode: Recode,
+    sector_bytes: u32,
+    drops_fileattr: bool,
+    drops_verity: bool,
+    trusts_holes: bool,
+    zeros_bytes_max: u64,
+});
 
 impl Default for ConvertOptions {
     fn default() -> Self {

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use tree::setters;
+
 /// How [`receive`](super::receive()) works.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReceiveOptions {
     /// Decompress all data instead of writing it as it is encoded.
     pub decompresses: bool,
@@ -24,6 +27,17 @@ pub struct ReceiveOptions {
     /// Write data decompressed also where Linux does not permit writing it encoded.
     pub falls_back_on_eperm: bool,
 }
+
+setters!(ReceiveOptions {
+    decompresses: bool,
+    parent: Option<PathBuf>,
+    keeps: bool,
+    reads_back: bool,
+    copies_clones: bool,
+    errors_max: u64,
+    stops_at_end: bool,
+    falls_back_on_eperm: bool,
+});
 
 impl Default for ReceiveOptions {
     fn default() -> Self {

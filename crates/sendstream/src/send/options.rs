@@ -1,10 +1,11 @@
 //! How a tree is sent, and what that did.
 
-use tree::KeptCount;
+use tree::{KeptCount, setters};
 
 use super::order::StoredFiles;
 
 /// How a tree is sent.
+#[non_exhaustive]
 pub struct SendOptions<'a> {
     /// The name of the subvolume.
     pub name: &'a [u8],
@@ -21,6 +22,29 @@ pub struct SendOptions<'a> {
     /// numbers.
     pub stored: Option<&'a dyn StoredFiles>,
 }
+
+impl<'a> SendOptions<'a> {
+    /// A subvolume of this name, whose data is sent as it is stored.
+    pub fn new(name: &'a [u8]) -> SendOptions<'a> {
+        SendOptions {
+            name,
+            uuid: [0; 16],
+            ctransid: 1,
+            data: SendData::AsStored,
+            sector_bytes: 4096,
+            stored: None,
+        }
+    }
+}
+
+setters!(SendOptions<'a> {
+    name: &'a [u8],
+    uuid: [u8; 16],
+    ctransid: u64,
+    data: SendData,
+    sector_bytes: u32,
+    stored: Option<&'a dyn StoredFiles>,
+});
 
 /// How data is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

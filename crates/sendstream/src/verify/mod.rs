@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
 use codec::Decoder;
-use tree::{Error, Parallel, Progress, Result, ordered};
+use tree::{Error, Parallel, Progress, Result, ordered, setters};
 
 use self::names::KnownNames;
 use crate::apply::apply;
@@ -23,10 +23,20 @@ const SUBVOLUMES_MAX: usize = 4096;
 
 /// What [`verify`] looks at.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct VerifyOptions {
     /// Whether encoded data is decoded.
     pub data: bool,
 }
+
+/// Everything is verified.
+impl Default for VerifyOptions {
+    fn default() -> VerifyOptions {
+        VerifyOptions { data: true }
+    }
+}
+
+setters!(VerifyOptions { data: bool });
 
 /// A stream that was verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

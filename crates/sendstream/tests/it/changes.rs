@@ -415,14 +415,12 @@ impl StoredFiles for Files {
 
 /// The options of the subvolume number `turn`.
 fn options(files: &Files, turn: u8) -> SendOptions<'_> {
-    SendOptions {
-        name: b"s",
-        uuid: [turn; 16],
-        ctransid: files.now,
-        data: SendData::Plain,
-        sector_bytes: SECTOR as u32,
-        stored: Some(files),
-    }
+    SendOptions::new(b"s")
+        .uuid([turn; 16])
+        .ctransid(files.now)
+        .data(SendData::Plain)
+        .sector_bytes(SECTOR as u32)
+        .stored(Some(files))
 }
 
 fn inventory(files: &Files) -> Inventory<'_> {

@@ -31,13 +31,11 @@ fn converted(input: &[u8], options: &ConvertOptions) -> Result<(Vec<u8>, Convert
 }
 
 fn to(version: Version, recode: Recode) -> ConvertOptions {
-    ConvertOptions {
-        version: Some(version),
-        recode,
-        drops_fileattr: true,
-        trusts_holes: true,
-        ..ConvertOptions::default()
-    }
+    ConvertOptions::default()
+        .version(Some(version))
+        .recode(recode)
+        .drops_fileattr(true)
+        .trusts_holes(true)
 }
 
 /// What the streams make, and the full stream that an incremental one needs.
@@ -147,10 +145,7 @@ fn there_and_back_is_the_same() {
 #[test]
 fn what_version_1_does_not_have_is_refused_unless_it_may_be_left_out() {
     let stream = kernel_made("inc.v2");
-    let strict = ConvertOptions {
-        version: Some(Version::V1),
-        ..ConvertOptions::default()
-    };
+    let strict = ConvertOptions::default().version(Some(Version::V1));
     let found = words(converted(&stream, &strict));
     assert!(
         found.starts_with("command ") && found.contains("no file attributes"),
@@ -170,15 +165,9 @@ fn what_version_1_does_not_have_is_refused_unless_it_may_be_left_out() {
         Version::V3,
         &[Command::Mkfile { path: b"f", ino: 1 }, verity],
     );
-    let options = ConvertOptions {
-        version: Some(Version::V2),
-        ..ConvertOptions::default()
-    };
+    let options = ConvertOptions::default().version(Some(Version::V2));
     assert!(words(converted(&stream, &options)).contains("fs-verity"));
-    let options = ConvertOptions {
-        drops_verity: true,
-        ..options
-    };
+    let options = options.drops_verity(true);
     assert_eq!(converted(&stream, &options).unwrap().1.verity_dropped, 1);
 }
 
@@ -200,10 +189,7 @@ fn zeros_for_holes_need_a_size() {
         ctime: time,
         otime: None,
     };
-    let strict = ConvertOptions {
-        version: Some(Version::V1),
-        ..ConvertOptions::default()
-    };
+    let strict = ConvertOptions::default().version(Some(Version::V1));
     let convert = |commands: &[Command<'_>]| {
         converted(&incremental(Version::V2, commands), &strict).map(|(_, done)| done.zeros_bytes)
     };
@@ -281,10 +267,7 @@ fn writes_of_any_shape_build_the_same_files() {
         let expected = files(&stream, "full");
         for recode in RECODES {
             let sectors = [4096, 65_536];
-            let options = ConvertOptions {
-                sector_bytes: sectors[rng.index(2)],
-                ..to(Version::V2, recode)
-            };
+            let options = to(Version::V2, recode).sector_bytes(sectors[rng.index(2)]);
             let (there, _) = converted(&stream, &options).unwrap();
             verify(&there).unwrap();
             assert!(files(&there, "full") == expected, "seed {seed} {recode:?}");
@@ -306,10 +289,7 @@ fn data_is_encoded_in_units_of_whole_sectors() {
         });
     }
     let stream = full(Version::V1, &commands);
-    let options = ConvertOptions {
-        recode: Recode::Encode(Settings::Zstd { level: 3 }),
-        ..ConvertOptions::default()
-    };
+    let options = ConvertOptions::default().recode(Recode::Encode(Settings::Zstd { level: 3 }));
     let (result, _) = converted(&stream, &options).unwrap();
     let mut sizes = Vec::new();
     let versions = read(&result, |_, record| match record.command {

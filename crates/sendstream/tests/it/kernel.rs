@@ -92,13 +92,11 @@ fn linux_receives_converted_streams() {
         ),
     ];
     for (names, version, recode, mounted) in cases {
-        let options = ConvertOptions {
-            version: Some(version),
-            recode,
-            drops_fileattr: true,
-            trusts_holes: true,
-            ..ConvertOptions::default()
-        };
+        let options = ConvertOptions::default()
+            .version(Some(version))
+            .recode(recode)
+            .drops_fileattr(true)
+            .trusts_holes(true);
         // The streams of each algorithm are of other subvolumes: their parents differ.
         let streams = names.map(|name| {
             let stream = kernel_made(name);

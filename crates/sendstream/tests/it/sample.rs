@@ -226,7 +226,7 @@ pub(crate) fn incremental(version: Version, commands: &[Command<'_>]) -> Vec<u8>
 
 /// Verifies everything.
 pub(crate) fn verify(stream: &[u8]) -> Result<Verified> {
-    let options = VerifyOptions { data: true };
+    let options = VerifyOptions::default();
     sendstream::verify(stream, options, Parallel::new(1), &NoProgress)
 }
 
