@@ -12,8 +12,7 @@ use crate::command::{cargo, limited, output_of, run, succeeds};
 use crate::outcome::Outcome;
 use crate::tools;
 
-/// Names a checkout of btrfs-progs, whose programs are built and run its tests. Otherwise the
-/// source package of the distribution is fetched, for its programs.
+/// Names a checkout of btrfs-progs, whose programs are built and run its tests.
 const BTRFS_PROGS: &str = "RESTOW_BTRFS_PROGS";
 /// Names a checkout of fstests, which is built.
 const FSTESTS: &str = "RESTOW_FSTESTS";
@@ -54,16 +53,14 @@ enum Verdict {
 
 /// The tests of btrfs-progs that call `btrfs send` or `btrfs receive`.
 pub(crate) fn btrfs_progs() -> Outcome {
-    let checkout = env::var_os(BTRFS_PROGS).map(PathBuf::from);
-    let prepared = prepare(checkout.as_deref()).and_then(|folder| {
-        let source = match &checkout {
-            Some(path) => path.clone(),
-            None => fetched(&folder)?,
-        };
-        let tests = lay_out(&folder, &source, checkout.as_deref())?;
-        Ok((folder, source, tests))
+    let Some(source) = env::var_os(BTRFS_PROGS).map(PathBuf::from) else {
+        return Outcome::skipped(format!("{BTRFS_PROGS} names no checkout of btrfs-progs"));
+    };
+    let prepared = prepare(Some(&source)).and_then(|folder| {
+        let tests = lay_out(&folder, &source)?;
+        Ok((folder, tests))
     });
-    let (folder, source, tests) = match prepared {
+    let (folder, tests) = match prepared {
         Ok(prepared) => prepared,
         Err(reason) => return Outcome::skipped(reason),
     };
@@ -242,63 +239,8 @@ fn found(name: &str, checkout: Option<&Path>) -> Option<PathBuf> {
     dirs.map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-/// Fetches the source package of the distribution, once.
-fn fetched(folder: &Path) -> Result<PathBuf, String> {
-    let has_tests = || -> Option<PathBuf> {
-        let entries = fs::read_dir(folder).ok()?.flatten();
-        let mut paths = entries.map(|entry| entry.path());
-        paths.find(|path| path.join("tests/misc-tests.sh").is_file())
-    };
-    if let Some(source) = has_tests() {
-        return Ok(source);
-    }
-    let otherwise = format!("{BTRFS_PROGS} can name a checkout of btrfs-progs instead");
-    let mut ask = Command::new("apt-get");
-    ask.args([
-        "indextargets",
-        "--format",
-        "$(ORIGIN) $(COMPONENT) $(REPO_URI) $(RELEASE)",
-        "Created-By: Packages",
-    ]);
-    let targets = output_of(&mut ask).map_err(|error| format!("{error}; {otherwise}"))?;
-    let sources: String = targets.lines().filter_map(source_line).collect();
-    if sources.is_empty() {
-        return Err(format!("apt knows no distribution; {otherwise}"));
-    }
-    let lists = folder.join("lists");
-    let list = folder.join("sources.list");
-    let written =
-        fs::create_dir_all(lists.join("partial")).and_then(|()| fs::write(&list, sources));
-    written.map_err(|error| format!("write {}: {error}", list.display()))?;
-    let apt = |arguments: &[&str]| {
-        let mut apt = Command::new("apt-get");
-        apt.args(["-q", "-o"])
-            .arg(format!("Dir::Etc::sourcelist={}", list.display()))
-            .args(["-o", "Dir::Etc::sourceparts=/dev/null", "-o"])
-            .arg(format!("Dir::State::lists={}", lists.display()));
-        run(apt.args(arguments).current_dir(folder))
-    };
-    for arguments in [&["update"][..], &["source", "btrfs-progs"]] {
-        if let Some(reason) = apt(arguments).failed.first() {
-            return Err(format!("{reason}; {otherwise}"));
-        }
-    }
-    has_tests().ok_or_else(|| format!("the source package has no tests; {otherwise}"))
-}
-
-/// The line for source packages, of a line with origin, component, address and release.
-fn source_line(target: &str) -> Option<String> {
-    let words: Vec<&str> = target.split_whitespace().collect();
-    match words[..] {
-        ["Debian" | "Ubuntu", "main", address, release] => {
-            Some(format!("deb-src {address} {release} main\n"))
-        }
-        _ => None,
-    }
-}
-
 /// Copies the tests, which write beside themselves, and adds what they want there.
-fn lay_out(folder: &Path, source: &Path, checkout: Option<&Path>) -> Result<PathBuf, String> {
+fn lay_out(folder: &Path, source: &Path) -> Result<PathBuf, String> {
     let tests = folder.join("tests");
     let lay_out = || -> io::Result<()> {
         remove_all(&tests)?;
@@ -307,32 +249,11 @@ fn lay_out(folder: &Path, source: &Path, checkout: Option<&Path>) -> Result<Path
             return Err(io::Error::other("its tests cannot be copied"));
         }
         for name in INTERNAL {
-            let path = tests.join(name);
-            let _ = fs::remove_file(&path);
-            match found(name, checkout) {
-                Some(program) => symlink(program, path)?,
-                None => write_program(&path, "#!/bin/sh\nexit 1\n")?,
-            }
+            symlink(source.join(name), tests.join(name))?;
         }
         Ok(())
     };
     lay_out().map_err(|error| format!("{}: {error}", source.display()))?;
-    if checkout.is_some() {
-        return Ok(tests);
-    }
-    // Without it, a test that compares sums fails with their program, too, and is named.
-    let built = tests.join("fssum.built");
-    let mut compile = Command::new("cc");
-    compile
-        .args(["-O1", "-D_GNU_SOURCE", "-I."])
-        .args(["-Iinclude", "-Ilibbtrfs", "-Ikernel-lib", "-o"])
-        .arg(&built)
-        .args(["tests/fssum.c", "crypto/sha224-256.c"])
-        .current_dir(source);
-    if succeeds(&mut compile) {
-        let moved = fs::rename(&built, tests.join("fssum"));
-        moved.map_err(|error| format!("{}: {error}", built.display()))?;
-    }
     Ok(tests)
 }
 
@@ -499,13 +420,5 @@ mod tests {
             &mut outcome,
         );
         assert_eq!(outcome.failed.len(), 2);
-    }
-
-    #[test]
-    fn source_packages_come_from_the_distribution_alone() {
-        let line = source_line("Debian main http://deb.debian.org/debian/ bookworm");
-        let expected = "deb-src http://deb.debian.org/debian/ bookworm main\n";
-        assert_eq!(line.as_deref(), Some(expected));
-        assert_eq!(source_line(". nodistro https://example.org/ main"), None);
     }
 }
