@@ -3,6 +3,7 @@
 // Names that only a codec uses which is not built.
 #![cfg_attr(
     not(all(
+        feature = "bzip2",
         feature = "lz4",
         feature = "lzo",
         feature = "xz",
@@ -31,7 +32,7 @@ pub use algorithm::{Algorithm, Settings};
 pub use error::{Error, first_bytes};
 pub use filters::Filters;
 pub use pack::{Packer, SeekFrame, SeekTable};
-pub use wrapper::Wrapper;
+pub use wrapper::{Decompressed, Wrapper};
 pub use zstandard::ZstdFrame;
 
 use segments::Segments;

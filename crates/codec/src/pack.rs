@@ -42,18 +42,23 @@ impl Packer {
     pub fn new(wrapper: Wrapper, level: Option<u8>) -> Result<Packer, Error> {
         let level = level.unwrap_or(match wrapper {
             Wrapper::Gzip | Wrapper::Xz => 6,
-            Wrapper::Zstd => 3,
+            _ => 3,
         });
         let (range, wrong) = match wrapper {
             Wrapper::Gzip => (1..=12, "gzip level is not 1 to 12"),
             Wrapper::Xz => (0..=9, "xz level is not 0 to 9"),
             Wrapper::Zstd => (1..=22, "zstd level is not 1 to 22"),
+            Wrapper::Bzip2 | Wrapper::Lz4 | Wrapper::Lzma => {
+                return Err(Error::Settings(
+                    "files are compressed with gzip, xz or zstd alone",
+                ));
+            }
         };
         if !range.contains(&level) {
             return Err(Error::Settings(wrong));
         }
-        if !wrapper.algorithm().is_built() {
-            return Err(Error::not_built(wrapper.algorithm()));
+        if !wrapper.is_built() {
+            return Err(wrapper.not_built());
         }
         Ok(Packer {
             wrapper,
@@ -75,7 +80,7 @@ impl Packer {
         match wrapper {
             Wrapper::Gzip => 1 << 20,
             Wrapper::Zstd => 2 << 20,
-            Wrapper::Xz => 8 << 20,
+            _ => 8 << 20,
         }
     }
 
@@ -100,7 +105,7 @@ impl Packer {
                 written.map_err(Error::Zstd)?
             }
             #[allow(unreachable_patterns, reason = "all codecs can be built")]
-            _ => return Err(Error::not_built(self.wrapper.algorithm())),
+            _ => return Err(self.wrapper.not_built()),
         };
         packed.truncate(len);
         Ok(())
@@ -227,7 +232,7 @@ mod tests {
             .flat_map(|n| (n / 7).to_le_bytes())
             .collect();
         let wrappers = [Wrapper::Gzip, Wrapper::Xz, Wrapper::Zstd];
-        for wrapper in wrappers.into_iter().filter(|it| it.algorithm().is_built()) {
+        for wrapper in wrappers.into_iter().filter(|it| it.is_built()) {
             for level in [None, Some(1), Some(9)] {
                 let mut packer = Packer::new(wrapper, level).unwrap();
                 let (mut all, mut packed) = (Vec::new(), Vec::new());

@@ -21,7 +21,7 @@ const XZ_MEMORY_MAX: u64 = 256 << 20;
 /// How many bytes are read and written at once.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// The compression format of a whole file.
+/// The compression format of a whole file. [`Packer`](crate::Packer) writes the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wrapper {
     /// Concatenated gzip members (RFC 1952).
@@ -30,6 +30,22 @@ pub enum Wrapper {
     Xz,
     /// Concatenated Zstandard frames (RFC 8878).
     Zstd,
+    /// Concatenated bzip2 streams.
+    Bzip2,
+    /// Concatenated LZ4 frames.
+    Lz4,
+    /// One stream of the format before .xz.
+    Lzma,
+}
+
+/// A file that was decompressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decompressed {
+    /// The length of its content.
+    pub bytes: u64,
+    /// Whether bytes behind the last stream other than zeros were ignored, as the programs gzip,
+    /// bzip2 and lz4 do with a warning.
+    pub has_garbage: bool,
 }
 
 impl Wrapper {
@@ -42,6 +58,16 @@ impl Wrapper {
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
                 Some(Wrapper::Zstd)
             }
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Wrapper::Bzip2),
+            [4, 0x22, 0x4d, 0x18, ..] => Some(Wrapper::Lz4),
+            // No magic number: the usual properties, the size of the dictionary, and the length of
+            // the content, unknown or below 256 TiB.
+            [0x5d, 0, 0, _, _, length @ ..]
+                if length.starts_with(&[0xff; 8])
+                    || matches!(length, [_, _, _, _, _, _, 0, 0, ..]) =>
+            {
+                Some(Wrapper::Lzma)
+            }
             _ => None,
         }
     }
@@ -52,50 +78,137 @@ impl Wrapper {
             Wrapper::Gzip => "gzip",
             Wrapper::Xz => "xz",
             Wrapper::Zstd => "zstd",
+            Wrapper::Bzip2 => "bzip2",
+            Wrapper::Lz4 => "LZ4",
+            Wrapper::Lzma => "lzma",
         }
     }
 
-    /// The algorithm of its blocks.
-    pub(crate) const fn algorithm(self) -> Algorithm {
+    /// Whether the format's feature was enabled when this crate was built.
+    pub const fn is_built(self) -> bool {
         match self {
-            Wrapper::Gzip => Algorithm::Zlib,
-            Wrapper::Xz => Algorithm::Xz,
-            Wrapper::Zstd => Algorithm::Zstd,
+            Wrapper::Gzip => cfg!(feature = "zlib"),
+            Wrapper::Xz | Wrapper::Lzma => cfg!(feature = "xz"),
+            Wrapper::Zstd => cfg!(feature = "zstd"),
+            Wrapper::Bzip2 => cfg!(feature = "bzip2"),
+            Wrapper::Lz4 => cfg!(feature = "lz4"),
         }
     }
 
-    /// Decompresses `input`, from its current position to its end, into `out`. Returns the number
-    /// of bytes written.
+    /// The error of a format that was not built.
+    #[allow(dead_code, reason = "all codecs can be built")]
+    pub(crate) const fn not_built(self) -> Error {
+        Error::not_built(match self {
+            Wrapper::Gzip => Algorithm::Zlib,
+            Wrapper::Xz | Wrapper::Lzma => Algorithm::Xz,
+            Wrapper::Zstd => Algorithm::Zstd,
+            Wrapper::Lz4 => Algorithm::Lz4,
+            Wrapper::Bzip2 => return Error::NotBuilt("built without bzip2"),
+        })
+    }
+
+    /// Decompresses `input`, from its current position to its end, into `out`.
     ///
     /// # Errors
     /// `UnexpectedEof` if the input is truncated; `InvalidData` or `InvalidInput` if it breaks the
     /// format, does not match its checksum, or requires too much memory; `Unsupported` with
     /// [`Error::NotBuilt`] without the format's feature; otherwise the errors of `input` and `out`.
-    pub fn decompress(self, input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
+    pub fn decompress(self, input: &mut dyn Read, out: &mut dyn Write) -> io::Result<Decompressed> {
+        let mut input = io::BufReader::with_capacity(CHUNK_BYTES, input);
+        let whole = |bytes| Decompressed {
+            bytes,
+            has_garbage: false,
+        };
         match self {
             #[cfg(feature = "zlib")]
-            Wrapper::Gzip => {
-                let input = io::BufReader::with_capacity(CHUNK_BYTES, input);
-                copy(&mut flate2::bufread::MultiGzDecoder::new(input), out)
-            }
+            Wrapper::Gzip => streams(&[0x1f, 0x8b], &mut input, |input| {
+                copy(&mut flate2::bufread::GzDecoder::new(input), out)
+            }),
             #[cfg(feature = "xz")]
             Wrapper::Xz => {
                 use liblzma::stream::{CONCATENATED, Stream};
                 let stream = Stream::new_stream_decoder(XZ_MEMORY_MAX, CONCATENATED)?;
-                copy(
-                    &mut liblzma::read::XzDecoder::new_stream(input, stream),
-                    out,
-                )
+                let mut decoder = liblzma::bufread::XzDecoder::new_stream(input, stream);
+                copy(&mut decoder, out).map(whole)
             }
             #[cfg(feature = "zstd")]
-            Wrapper::Zstd => zstd_frames(input, out),
-            #[allow(unreachable_patterns, reason = "all codecs can be built")]
-            _ => {
-                let error = Error::not_built(self.algorithm());
-                Err(io::Error::new(io::ErrorKind::Unsupported, error))
+            Wrapper::Zstd => zstd_frames(&mut input, out).map(whole),
+            #[cfg(feature = "bzip2")]
+            Wrapper::Bzip2 => streams(b"BZh", &mut input, |input| {
+                copy(&mut bzip2::bufread::BzDecoder::new(input), out)
+            }),
+            #[cfg(feature = "lz4")]
+            Wrapper::Lz4 => streams(&[4, 0x22, 0x4d, 0x18], &mut input, |input| {
+                lz4_frame(input, out)
+            }),
+            #[cfg(feature = "xz")]
+            Wrapper::Lzma => {
+                let stream = liblzma::stream::Stream::new_lzma_decoder(XZ_MEMORY_MAX)?;
+                let mut decoder = liblzma::bufread::XzDecoder::new_stream(&mut input, stream);
+                let bytes = copy(&mut decoder, out)?;
+                // As for the program xz: without a checksum, these bytes may be its own.
+                if !read(&mut input, &mut [0])?.is_empty() {
+                    let what = "bytes follow the end of the lzma stream";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+                Ok(whole(bytes))
             }
+            #[allow(unreachable_patterns, reason = "all codecs can be built")]
+            _ => Err(io::Error::new(io::ErrorKind::Unsupported, self.not_built())),
         }
     }
+}
+
+/// Decodes streams that follow each other, of which each begins with `magic`, up to other bytes or
+/// the end.
+#[cfg(any(feature = "bzip2", feature = "lz4", feature = "zlib"))]
+fn streams<R: io::BufRead>(
+    magic: &[u8],
+    input: &mut R,
+    mut decode: impl FnMut(&mut R) -> io::Result<u64>,
+) -> io::Result<Decompressed> {
+    let mut done = Decompressed::default();
+    loop {
+        done.bytes = done.bytes.saturating_add(decode(input)?);
+        let rest = input.fill_buf()?;
+        if rest.is_empty() || !rest.iter().zip(magic).all(|(found, byte)| found == byte) {
+            break;
+        }
+    }
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        let rest = read(input, &mut buffer)?;
+        if rest.is_empty() {
+            return Ok(done);
+        }
+        done.has_garbage |= rest.iter().any(|&byte| byte != 0);
+    }
+}
+
+/// Decodes the LZ4 frame at the beginning of `input`.
+#[cfg(feature = "lz4")]
+fn lz4_frame(input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
+    let mut decoder = lz4::Decoder::new(input)?;
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut total = 0;
+    loop {
+        let part = read(&mut decoder, &mut buffer).map_err(|error| match error.kind() {
+            // liblz4's own errors.
+            io::ErrorKind::Other => io::Error::new(io::ErrorKind::InvalidData, error),
+            _ => error,
+        })?;
+        if part.is_empty() {
+            break;
+        }
+        out.write_all(part)?;
+        total = add(total, part);
+    }
+    let (_, finished) = decoder.finish();
+    finished.map_err(|_| {
+        let why = "the LZ4 frame is cut off";
+        io::Error::new(io::ErrorKind::UnexpectedEof, why)
+    })?;
+    Ok(total)
 }
 
 fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<u64> {

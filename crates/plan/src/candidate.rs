@@ -192,7 +192,7 @@ impl Candidate {
             // The window is a frame.
             Coding::Packed(Wrapper::Zstd, _) => (2 << 20) + 160 * KIB,
             Coding::Packed(Wrapper::Gzip, _) => 44 * KIB,
-            Coding::Packed(Wrapper::Xz, level) => xz_dictionary(level) + 64 * KIB,
+            Coding::Packed(_, level) => xz_dictionary(level) + 64 * KIB,
             Coding::Blocks(settings) => match settings {
                 Settings::Zlib { .. } => 44 * KIB,
                 Settings::Zstd { .. } => 160 * KIB,

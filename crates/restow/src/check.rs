@@ -51,6 +51,10 @@ pub fn check_archive(
     if let Some(misfit) = opened.misfit {
         report(tree::Error::Corrupt(misfit).into());
     }
+    if matches!(opened.garbage, Some(Wrapper::Gzip | Wrapper::Lz4)) {
+        let what = "bytes behind the end of the compressed data";
+        report(tree::Error::from(io::Error::new(io::ErrorKind::InvalidData, what)).into());
+    }
     for fault in tar.faults() {
         report(copied(fault).into());
     }

@@ -47,15 +47,21 @@ const FORMATS: &[ForeignFormat] = &[
     known(0x8001, b"CD001", "an ISO image", BSDTAR),
     known(
         0,
-        b"BZh",
-        "compressed with bzip2",
-        ForeignReader::Pipe("bzip2 -dc "),
+        b"\x1f\x9d",
+        "compressed with compress",
+        ForeignReader::Pipe("zcat "),
     ),
     known(
         0,
-        b"\x04\x22\x4d\x18",
-        "compressed with LZ4",
+        b"\x02\x21\x4c\x18",
+        "compressed with LZ4 in its legacy format",
         ForeignReader::Pipe("lz4 -dc "),
+    ),
+    known(
+        0,
+        b"\x89LZO\0\r\n\x1a\n",
+        "compressed with lzop",
+        ForeignReader::Pipe("lzop -dc "),
     ),
     known(
         0,

@@ -169,31 +169,61 @@ impl Input {
             && wrapper == Wrapper::Zstd
         {
             match Seekable::open(Arc::clone(bytes)) {
-                Ok(Some(seekable)) => return OpenedTar::of(Box::new(seekable), options),
+                Ok(Some(seekable)) => match OpenedTar::of(Box::new(seekable), options) {
+                    // The archive may be right, and the lengths in the table wrong.
+                    Err(error @ Error::UnreadableFile { .. }) => {
+                        let whole = self.unpack_tar(wrapper, options);
+                        return whole.map_or(Err(error), |whole| {
+                            Ok(OpenedTar {
+                                misfit: Some(WRONG_CONTENT),
+                                ..whole
+                            })
+                        });
+                    }
+                    opened => return opened,
+                },
                 // Of concatenated archives, each has its own table.
                 Err(tree::Error::Corrupt(_)) if options.ignore_zeros => {}
                 Err(tree::Error::Corrupt(corrupt)) => misfit = Some(corrupt),
                 not_seekable => _ = not_seekable?,
             }
         }
+        Ok(OpenedTar {
+            misfit,
+            ..self.unpack_tar(wrapper, options)?
+        })
+    }
+
+    /// Decompresses all of it into an unnamed file, and reads that.
+    fn unpack_tar(self, wrapper: Wrapper, options: &OpenOptions) -> Result<OpenedTar> {
         let mut stream = self.into_reader();
-        let mut damage = None;
+        let (mut damage, mut has_garbage) = (None, false);
         let unpack = |out: &mut dyn io::Write| match wrapper.decompress(&mut stream, out) {
             Err(error) if options.skip_damaged && is_damage(&error) => {
                 damage = Some(error);
                 Ok(0)
             }
-            unpacked => unpacked,
+            unpacked => unpacked.map(|unpacked| {
+                has_garbage = unpacked.has_garbage;
+                unpacked.bytes
+            }),
         };
         let spooled = tree::spool(unpack, &options.spool_dir);
         let spooled = spooled.during(|| format!("decompress it with {}", wrapper.name()))?;
         Ok(OpenedTar {
             damage,
-            misfit,
+            garbage: has_garbage.then_some(wrapper),
             ..OpenedTar::of(Box::new(spooled), options)?
         })
     }
 }
+
+/// Why a seek table is not used that fits its file.
+const WRONG_CONTENT: Corrupt = Corrupt {
+    what: "zstd seek table does not fit the content of its frames",
+    at: 0,
+    got: 0,
+};
 
 /// A tar archive, and how its decompression went.
 pub(crate) struct OpenedTar {
@@ -202,6 +232,8 @@ pub(crate) struct OpenedTar {
     pub(crate) damage: Option<io::Error>,
     /// Why its seek table was not used.
     pub(crate) misfit: Option<Corrupt>,
+    /// The format behind whose end other bytes follow.
+    pub(crate) garbage: Option<Wrapper>,
 }
 
 impl OpenedTar {
@@ -222,6 +254,7 @@ impl OpenedTar {
             tar,
             damage: None,
             misfit: None,
+            garbage: None,
         })
     }
 }

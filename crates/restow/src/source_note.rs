@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use codec::Wrapper;
+
 use crate::input::OpenedTar;
 use crate::text;
 
@@ -37,6 +39,8 @@ pub enum SourceNote {
     CutOff(String),
     /// A seek table that does not fit its archive, which is decompressed from the beginning.
     SeekTableNotUsed,
+    /// Bytes behind the end of a compressed archive, and the format.
+    BytesBehindEnd(&'static str),
     /// Files of a stream whose fs-verity is not read.
     VerityNotRead(u64),
 }
@@ -66,11 +70,19 @@ impl SourceNote {
         } else {
             notes.no_end_at.map(SourceNote::NoEndMarker)
         });
+        let garbage = (opened.garbage).map(|it| SourceNote::BytesBehindEnd(it.name()));
+        // For gzip and lz4 they are an error, for bzip2 they are not.
+        let (lost_bytes, ignored) = match opened.garbage {
+            Some(Wrapper::Bzip2) => (None, garbage),
+            _ => (garbage, None),
+        };
+        lost.extend(lost_bytes);
         lost.extend(some(notes.acls_not_read, SourceNote::AclsNotRead));
         let notes = [
             some(notes.absolute_paths, SourceNote::AbsolutePaths),
             some(notes.replaced, SourceNote::ReplacedEntries),
             opened.misfit.map(|_| SourceNote::SeekTableNotUsed),
+            ignored,
         ];
         (notes.into_iter().flatten().collect(), lost)
     }
@@ -125,6 +137,9 @@ impl fmt::Display for SourceNote {
             SourceNote::SeekTableNotUsed => f.write_str(
                 "the seek table does not fit the archive, which is decompressed from its beginning",
             ),
+            SourceNote::BytesBehindEnd(format) => {
+                write!(f, "bytes behind the end of the {format} data are ignored")
+            }
             SourceNote::CutOff(why) => write!(
                 f,
                 "decompression ended early ({why}): members are missing, and the last ones may be damaged"

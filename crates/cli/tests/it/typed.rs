@@ -171,8 +171,18 @@ fn archives_of_other_kinds_name_the_program_that_reads_them() {
         ),
         (
             "x.tar.lz4",
-            b"\x04\x22\x4d\x18",
-            "compressed with LZ4; pipe its content into restow: `lz4 -dc x.tar.lz4 | restow copy - DST`",
+            b"\x02\x21\x4c\x18",
+            "compressed with LZ4 in its legacy format; pipe its content into restow: `lz4 -dc x.tar.lz4 | restow copy - DST`",
+        ),
+        (
+            "x.tar.Z",
+            b"\x1f\x9d\x90",
+            "compressed with compress; pipe its content into restow: `zcat x.tar.Z | restow copy - DST`",
+        ),
+        (
+            "x.tar.lzo",
+            b"\x89LZO\0\r\n\x1a\n",
+            "compressed with lzop; pipe its content into restow: `lzop -dc x.tar.lzo | restow copy - DST`",
         ),
         (
             "x.ext4",
