@@ -33,10 +33,16 @@ pub(super) const FRAGMENTS_MAX: usize = 1 << 24;
 pub(super) const SELINUX_RECORD: &str = "RHT.security.selinux";
 pub(super) const SELINUX_XATTR: &[u8] = b"security.selinux";
 
+/// Maximum length of a name in a global header (`PATH_MAX` in Linux). POSIX lets it name all files
+/// that follow and have no name of their own; it is copied for each.
+const GLOBAL_NAME_BYTES_MAX: usize = 4096;
+
 /// Parses a number in a header: octal digits surrounded by spaces and NULs, or base 256 if the
 /// first byte's high bit is set.
 ///
-/// An empty field is 0. Base 256 is two's complement, which allows times before 1970.
+/// An empty field is 0, and so is one that begins with a NUL, as for GNU tar and libarchive. GNU
+/// tar skips one NUL before digits, since an old program left it there. Base 256 is two's
+/// complement, which allows times before 1970.
 pub(super) fn number(field: &[u8], at: u64) -> Result<i64, Corrupt> {
     let wrong = |got: u8| Corrupt {
         what: "tar header field is not a number",
@@ -65,10 +71,14 @@ pub(super) fn number(field: &[u8], at: u64) -> Result<i64, Corrupt> {
         });
     }
     let mut value = 0i64; // 12 digits of 3 bits cannot overflow.
-    let mut digits = field
-        .iter()
-        .copied()
-        .skip_while(|&byte| byte == b' ' || byte == 0);
+    let field = field
+        .strip_prefix(b"\0")
+        .unwrap_or(field)
+        .trim_ascii_start();
+    if field.first() == Some(&0) {
+        return Ok(0);
+    }
+    let mut digits = field.iter().copied();
     for byte in digits.by_ref() {
         match byte {
             b'0'..=b'7' => value = value << 3 | i64::from(byte & 7),
@@ -240,9 +250,14 @@ impl Overrides {
         lists.any(|(&is_unread, has_list)| is_unread && !has_list)
     }
 
-    /// Whether it contains anything that only makes sense for a single file.
+    /// Whether it contains anything that only makes sense for a single file, or a name that is too
+    /// long to be that of each.
     pub(super) fn is_for_one_file(&self) -> bool {
-        let has_name = self.path.is_some() || self.link_target.is_some();
+        let is_long = |name: &Option<Box<[u8]>>| {
+            let name = name.as_deref().unwrap_or_default();
+            name.len() > GLOBAL_NAME_BYTES_MAX
+        };
+        let has_name = is_long(&self.path) || is_long(&self.link_target);
         let has_acl = self.has_unread_text != [false; 2];
         has_name || self.has_xattrs || has_acl || self.sparse != PaxSparse::default()
     }
@@ -606,6 +621,9 @@ mod tests {
             (&b"0000644\0"[..], Some(0o644)),
             (b"   644 \0", Some(0o644)),
             (b"\0\0\0\0\0\0\0\0", Some(0)),
+            (b"\x000644\0", Some(0o644)),
+            (b"\0\x00644\0", Some(0)),
+            (b"\0\0\0\0\0 644", Some(0)),
             (b"77777777", Some(0o77_777_777)),
             (b"644\0junk", Some(0o644)),
             (b"644\0 644", None),

@@ -130,7 +130,7 @@ impl Tar {
     }
 
     /// Why members were left out, in the order of the archive, with the path of the member where it
-    /// is known.
+    /// is known. Pieces of files that begin in another volume always are.
     pub fn faults(&self) -> &[Error] {
         &self.faults
     }

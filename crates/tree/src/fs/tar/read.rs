@@ -266,7 +266,7 @@ impl Scan<'_> {
         // Large values must not be kept and applied to all following entries.
         if global.is_for_one_file() {
             return Err(Error::Unsupported(
-                "tar global headers that set a name, attributes or holes",
+                "tar global headers that set attributes, holes or a long name",
             ));
         }
         self.global = global;
@@ -342,7 +342,11 @@ impl Scan<'_> {
             b'4' => FileKind::BlockDevice,
             b'5' | b'D' => FileKind::Directory,
             b'6' => FileKind::Fifo,
-            b'M' => return Err(Error::Unsupported("multi-volume tar archives")),
+            b'M' => {
+                let what = Error::Unsupported("a piece of a file that begins in another volume");
+                self.faults.push(what.in_file("read", &path));
+                return self.data_end(block, data_at, &overrides);
+            }
             got => {
                 self.next = Some(self.data_end(block, data_at, &overrides)?);
                 let what = "tar entry has an unknown type";
