@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use linux::errno;
-use tree::{DirEntry, Error, FileKind, FileSystem, Ino, Metadata, Result, setters};
+use tree::{DirEntry, Error, Extents, FileKind, FileSystem, Ino, Metadata, Result, setters};
 
 use crate::ahead::Ahead;
 use crate::attributes::{Attributes, Owner};
@@ -27,8 +27,8 @@ const LIVE: Duration = Duration::from_secs(1);
 /// Files up to this size count as stored without holes: finding out would cost more than the rest
 /// of a listing.
 const DENSE_BYTES_MAX: u64 = 64 << 10;
-/// How often a file is asked for more extents to find its holes; what follows counts as data.
-const EXTENT_CALLS_MAX: u32 = 16;
+/// How many extents of a file are searched for holes; what follows counts as data.
+const EXTENTS_MAX: u32 = 4096;
 /// Number of problems that are remembered, so that one is not reported twice.
 const REPORTED_MAX: usize = 256;
 /// Problems in one part of this size are one.
@@ -194,19 +194,15 @@ impl Served {
         if size <= DENSE_BYTES_MAX {
             return size;
         }
-        let (mut at, mut holes) = (0, 0u64);
-        for _ in 0..EXTENT_CALLS_MAX {
+        let mut extents = Extents::new(&*self.fs, ino, size);
+        let mut holes = 0u64;
+        for _ in 0..EXTENTS_MAX {
             // What is wrong with the extents is found when they are read.
-            let extents = self.fs.extents(ino, at).unwrap_or_default();
-            let Some(last) = extents.last() else {
+            let Ok(Some(extent)) = extents.next() else {
                 break;
             };
-            at = last.end();
-            let without_data = extents.iter().filter(|extent| !extent.kind.has_data());
-            let lengths = without_data.map(|extent| extent.len);
-            holes = lengths.fold(holes, u64::saturating_add);
-            if at >= size {
-                break;
+            if !extent.kind.has_data() {
+                holes = holes.saturating_add(extent.len);
             }
         }
         size.saturating_sub(holes)
