@@ -76,9 +76,9 @@ pub(crate) fn style(report: &mut Report) {
 }
 
 /// The rules of the house.
-pub(crate) fn tidy(report: &mut Report, arguments: &[String]) {
+pub(crate) fn tidy(report: &mut Report, _: &[String]) {
     report.step("tidy", || {
-        let mut outcome = tidy::tidy(&root(), arguments.contains(&"all".to_owned()));
+        let mut outcome = tidy::tidy(&root());
         outcome.notes.extend(page::stale_note());
         outcome
     });

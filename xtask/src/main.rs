@@ -95,7 +95,7 @@ const TASKS: &[(&str, Task, &str)] = &[
     (
         "tidy",
         check::tidy,
-        "the rules of the house that no compiler knows; `all`: also where they do not hold yet",
+        "the rules of the house that no compiler knows",
     ),
     (
         "deny",

@@ -54,28 +54,15 @@ const RULES: &[(&str, Rule)] = &[
     ("words", words::banned),
 ];
 
-/// Rules, and the folders that do not pass them yet. It only gets shorter.
-const NOT_YET: &[(&str, &[&str])] = &[("no circle of imports", &["crates/tree/"])];
-
-/// Checks every rule over the repository at `root` and prints what breaks one; also in folders that
-/// do not pass yet, if asked.
-pub(crate) fn tidy(root: &Path, everywhere: bool) -> Outcome {
+/// Checks every rule over the repository at `root` and prints what breaks one.
+pub(crate) fn tidy(root: &Path) -> Outcome {
     let repository = match Repository::read(root) {
         Ok(repository) => repository,
         Err(error) => return Outcome::failed(format!("read the repository: {error}")),
     };
     let mut count = 0;
     for (name, rule) in RULES {
-        let not_yet = NOT_YET.iter().filter(|(waiting, _)| waiting == name);
-        let not_yet: Vec<&str> = not_yet.flat_map(|(_, folders)| *folders).copied().collect();
         for finding in rule(&repository) {
-            if !everywhere
-                && not_yet
-                    .iter()
-                    .any(|folder| finding.path.starts_with(folder))
-            {
-                continue;
-            }
             println!(
                 "{}:{}: {} [{name}]",
                 finding.path, finding.line, finding.what

@@ -16,8 +16,9 @@ use super::super::{
     Inventory, Metadata, NO_OWNER, Time, Xattr,
 };
 use super::clones::Clones;
+use super::options::ExtractOptions;
+use super::outcome::{Aspect, Unrestored};
 use super::stored::{Failure, StoredCopies, StoredWorkspace, StoredWriter};
-use super::{Aspect, ExtractOptions, Unrestored};
 use crate::{Error, Result};
 
 /// What was being done to the source when it failed. No failure to write has this verb.

@@ -14,10 +14,14 @@ use std::os::fd::OwnedFd;
 use linux::{OpenFlags, Stat};
 
 use super::file::{Maker, times};
+use super::options::Conflict;
+use super::outcome::Refused;
 use super::target::ATTRIBUTE_MOUNT_ROOT;
-use super::{Conflict, FileId, OPEN_LEVELS_MAX, Refused};
-use crate::fs::{EntryId, FileKind, Inventory, WalkStep};
+use crate::fs::{EntryId, FileId, FileKind, Inventory, WalkStep};
 use crate::{Error, Result, temporary};
+
+/// Maximum number of open directories on the path to the current one.
+pub(super) const OPEN_LEVELS_MAX: usize = 32;
 
 const PATH_ONLY: OpenFlags = OpenFlags::PATH.union(OpenFlags::DIRECTORY);
 

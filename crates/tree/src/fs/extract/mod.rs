@@ -32,6 +32,8 @@
 mod clones;
 mod file;
 mod merge;
+mod options;
+mod outcome;
 mod stored;
 mod target;
 
@@ -45,7 +47,9 @@ use std::sync::Arc;
 use linux::OpenFlags;
 
 use self::file::{Big, Maker};
-use self::merge::Selection;
+use self::merge::{OPEN_LEVELS_MAX, Selection};
+pub use self::options::{Conflict, Existing, ExtractOptions};
+pub use self::outcome::{Aspect, Example, Extracted, Refused, Unrestored};
 pub use self::stored::StoredCopies;
 use self::target::ExtractTarget;
 use super::{EntryId, FileId, FileKind, Inventory, Steps, WalkStep};
@@ -68,197 +72,6 @@ const BATCHED_DIRS_MAX: usize = 256;
 /// with the last one are added: a thread that decoded the same data at the same time would have to
 /// wait.
 const BATCH_FILES_MAX: u32 = 256;
-
-/// Maximum number of open directories on the path to the current one.
-const OPEN_LEVELS_MAX: usize = 32;
-
-/// Number of example files for each [`Aspect`].
-const EXAMPLES_MAX: u64 = 5;
-
-/// How to extract. By default, an existing target is refused, owners are restored, everything is
-/// synced, and a file that cannot be read is an error.
-#[derive(Clone, Copy, Debug)]
-pub struct ExtractOptions {
-    /// What to do with an existing target. A missing target or an empty directory is always filled.
-    pub existing: Existing,
-    /// Set the owners and groups of files, if this process may.
-    pub owners: bool,
-    /// Sync everything to the medium before the target gets its name, so that even a power cut
-    /// never shows an incomplete target.
-    pub sync: bool,
-    /// Leave out files that cannot be read, and list them.
-    pub skip_unreadable: bool,
-    /// Number of threads that write.
-    pub parallel: Parallel,
-}
-
-impl Default for ExtractOptions {
-    fn default() -> ExtractOptions {
-        ExtractOptions {
-            existing: Existing::Refuse,
-            owners: true,
-            sync: true,
-            skip_unreadable: false,
-            parallel: Parallel::available(),
-        }
-    }
-}
-
-/// What to do with a target that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// It is an error.
-    Refuse,
-    /// A file is replaced; a directory is an error.
-    ReplaceFile,
-    /// A directory is replaced once the new one is complete, and deleted with everything in it; a
-    /// file is an error. The root, a directory with a mount point at or below it, and one that the
-    /// working directory is in are refused.
-    ReplaceDirectory,
-    /// The tree is put into the directory; a file is an error.
-    ///
-    /// Each file gets its name when all files are complete, and replaces a file of the same name,
-    /// but never a directory. Directories that exist keep their other files, owner, mode and
-    /// attributes, and so does the target itself; the system gives those that change a new
-    /// modification time.
-    Merge(Conflict),
-}
-
-/// Which of two files of the same name a merged directory has. Links, devices, fifos and sockets
-/// are files here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conflict {
-    /// The tree's.
-    Replace,
-    /// The existing one.
-    KeepExisting,
-    /// The one with the later modification time; if they are equal, the tree's.
-    KeepNewer,
-}
-
-/// What an extraction did besides writing all files.
-#[derive(Debug, Default)]
-pub struct Extracted {
-    /// What could not be restored.
-    pub unrestored: Unrestored,
-    /// Files that could not be read and are not in the target, with the reason, sorted by path.
-    pub unreadable: Vec<(Vec<u8>, Error)>,
-    /// Names of a merged tree that are not in the target, because of what is there, each with
-    /// everything below it.
-    pub refused: Vec<Refused>,
-    /// The number of files in the target that were kept although the tree has files of the same
-    /// names.
-    pub kept: u64,
-    /// The number of names that were deleted with a directory that was replaced, not counting its
-    /// own.
-    pub removed: u64,
-    /// What was written as it is stored in the source: on a mounted btrfs, with privilege.
-    pub stored: StoredCopies,
-    /// The number of files that share their data with the source.
-    pub cloned: u64,
-}
-
-/// A name that could not be merged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The path in the tree.
-    pub path: Box<[u8]>,
-    /// Why, in words.
-    pub reason: Box<str>,
-}
-
-/// Something that could not be restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Aspect {
-    /// The file itself: a device, which only root can create.
-    Device,
-    /// Owner and group.
-    Owner,
-    /// Mode bits, such as the set-ID bits, which are not set if the owner could not be.
-    Mode,
-    /// An extended attribute, access control lists included.
-    Xattr,
-    /// File attributes such as immutable.
-    Attributes,
-    /// A time that the file system cannot hold.
-    Time,
-}
-
-const ASPECTS: [(Aspect, &str); 6] = [
-    (Aspect::Device, "device files"),
-    (Aspect::Owner, "owners"),
-    (Aspect::Mode, "modes"),
-    (Aspect::Xattr, "extended attributes"),
-    (Aspect::Attributes, "file attributes"),
-    (Aspect::Time, "times"),
-];
-
-/// What an extraction could not restore: the number of cases, and the first few of each kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unrestored {
-    counts: [u64; ASPECTS.len()],
-    examples: Vec<Example>,
-}
-
-/// An example of what could not be restored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Example {
-    /// What is missing.
-    pub aspect: Aspect,
-    /// The file's path in the tree.
-    pub path: Box<[u8]>,
-    /// Why, in words.
-    pub reason: Box<str>,
-}
-
-impl Unrestored {
-    /// Whether everything was restored.
-    pub fn is_empty(&self) -> bool {
-        self.counts == [0; ASPECTS.len()]
-    }
-
-    /// The number of cases.
-    pub fn count(&self, aspect: Aspect) -> u64 {
-        self.counts[aspect as usize]
-    }
-
-    /// Each aspect that has cases, with its name in the plural and the number of cases.
-    pub fn counts(&self) -> impl Iterator<Item = (Aspect, &'static str, u64)> {
-        let counts = self.counts;
-        ASPECTS
-            .into_iter()
-            .map(move |(aspect, name)| (aspect, name, counts[aspect as usize]))
-            .filter(|&(_, _, count)| count > 0)
-    }
-
-    /// The first cases of an aspect, in tree order.
-    pub fn examples(&self, aspect: Aspect) -> impl Iterator<Item = &Example> {
-        self.examples.iter().filter(move |e| e.aspect == aspect)
-    }
-
-    /// Adds a case, with the file's path and the reason in words.
-    pub fn add(&mut self, aspect: Aspect, path: impl FnOnce() -> Vec<u8>, reason: &dyn ToString) {
-        self.counts[aspect as usize] += 1;
-        if self.counts[aspect as usize] <= EXAMPLES_MAX {
-            self.examples.push(Example {
-                aspect,
-                path: path().into(),
-                reason: reason.to_string().into(),
-            });
-        }
-    }
-
-    fn append(&mut self, other: Unrestored) {
-        for example in other.examples {
-            if self.examples(example.aspect).count() < EXAMPLES_MAX as usize {
-                self.examples.push(example);
-            }
-        }
-        for (count, more) in self.counts.iter_mut().zip(other.counts) {
-            *count += more;
-        }
-    }
-}
 
 /// Writes a tree into the directory `to`; [`ExtractOptions::existing`] decides about an existing
 /// one.

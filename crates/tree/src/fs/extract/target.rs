@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use linux::OpenFlags;
 
-use super::{Conflict, Existing};
+use super::options::{Conflict, Existing};
 use crate::output::temporary::Temporary;
 use crate::{Error, Result};
 
