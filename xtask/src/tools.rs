@@ -224,7 +224,7 @@ pub(crate) fn mount_prefix(root_prefix: &[&str]) -> Vec<String> {
     let mut words = root_prefix.to_vec();
     if !words.is_empty() {
         words.push(
-            "--preserve-env=CI,RESTOW_SKIPPED,RESTOW_CASES,RESTOW_UPDATE,CARGO_PKG_NAME,CARGO_MANIFEST_DIR,PATH",
+            "--preserve-env=CI,RESTOW_SKIPPED,RESTOW_CASES,RESTOW_UPDATE,RESTOW_NEWER_TOOLS,CARGO_PKG_NAME,CARGO_MANIFEST_DIR,PATH",
         );
     }
     words.extend(["unshare", "--mount", "--propagation", "private", "--"]);

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use tree::FileKind;
+use tree::json::is_invisible;
 
 /// A path in a tree; the root is `.`.
 pub fn of_path(path: &[u8]) -> String {
@@ -64,11 +65,6 @@ fn letters(valid: &str, text: &mut String) {
             _ => text.push(letter),
         }
     }
-}
-
-/// Zero-width characters, line separators and marks that change the direction of writing.
-fn is_invisible(letter: char) -> bool {
-    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The name of a kind of file.

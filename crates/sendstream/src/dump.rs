@@ -1,4 +1,5 @@
-//! The lines of `btrfs receive --dump`, byte for byte: other programs parse them.
+//! The lines of `btrfs receive --dump` of btrfs-progs 6.14, byte for byte: other programs parse
+//! them.
 
 use std::io::Write;
 use std::mem::take;
@@ -12,10 +13,11 @@ use crate::encoded::compression;
 const NAME_WIDTH: usize = 16;
 const PATH_WIDTH: usize = 32;
 
-/// Prints commands as `btrfs receive --dump` of btrfs-progs does, in its words and with its
-/// peculiarities: times without fractions, file attributes in decimal after `0x`, attribute names
-/// and clone sources without escapes, values only up to a NUL byte. The end of a stream and
-/// fs-verity have no line.
+/// Prints commands as `btrfs receive --dump` of btrfs-progs 6.14 does, in its words and with its
+/// peculiarities: times without fractions, file attributes in decimal after `0x`, values without a
+/// name before them. Older versions print values after `data=` and only up to a NUL byte, and
+/// neither these nor the names of attributes and sources of clones have escapes there. The end of a
+/// stream and fs-verity have no line.
 pub struct Dump<W, Z> {
     out: W,
     zone: Z,
@@ -82,11 +84,6 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
         escape(path, to);
     }
 
-    /// A path below the current subvolume.
-    fn below(&self, path: &[u8]) -> Vec<u8> {
-        [&self.subvolume, &b"/"[..], path].concat()
-    }
-
     /// Writes what comes after the path; false if the command has no line.
     fn rest(&self, command: &Command<'_>, to: &mut Vec<u8>) -> Result<bool> {
         match *command {
@@ -125,16 +122,15 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
                 xattr_data,
                 ..
             } => {
-                let shown = xattr_data.split(|&byte| byte == 0).next();
                 to.extend(b"name=");
-                to.extend(xattr_name);
-                to.extend(b" data=");
-                to.extend(shown.unwrap_or_default());
+                escape(xattr_name, to);
+                to.push(b' ');
+                escape(xattr_data, to);
                 write!(to, " len={}", xattr_data.len())?;
             }
             Command::RemoveXattr { xattr_name, .. } => {
                 to.extend(b"name=");
-                to.extend(xattr_name);
+                escape(xattr_name, to);
             }
             Command::Write {
                 file_offset, data, ..
@@ -147,7 +143,7 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
                 ..
             } => {
                 write!(to, "offset={file_offset} len={clone_len} from=")?;
-                to.extend(self.below(clone_path));
+                self.escape_below(clone_path, to);
                 write!(to, " clone_offset={clone_offset}")?;
             }
             Command::Truncate { size, .. } => write!(to, "size={size}")?,
@@ -183,8 +179,8 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
             Command::Fileattr { fileattr, .. } => write!(to, "fileattr=0x{fileattr}")?,
             Command::EncodedWrite(it) => write!(
                 to,
-                "offset={} len={}, unencoded_file_len={}, unencoded_len={}, unencoded_offset={}, \
-                 compression={}, encryption={}",
+                "offset={} len={} unencoded_file_len={} unencoded_len={} unencoded_offset={} \
+                 compression={} encryption={}",
                 it.file_offset,
                 it.data.len(),
                 it.unencoded_file_len,
@@ -222,7 +218,7 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
     }
 }
 
-/// Escapes a path: control characters as in C with octal numbers, bytes beyond ASCII, spaces and
+/// Escapes a path, a name or a value: control characters as in C with octal numbers, bytes beyond ASCII, spaces and
 /// backslashes.
 fn escape(path: &[u8], to: &mut Vec<u8>) {
     for &byte in path {

@@ -67,6 +67,24 @@ pub fn tool(name: &str) -> Option<Tool> {
     found.map(|path| Tool { path })
 }
 
+/// Finds a program that is newer than Debian 12's, in the folder that `RESTOW_NEWER_TOOLS` names or
+/// in its `bin`, or reports that the running test is skipped. A program of another distribution may
+/// be a script that runs it with its own C library.
+#[must_use = "without the program the test must return"]
+pub fn newer_tool(name: &str) -> Option<Tool> {
+    let folder = PathBuf::from(env::var_os("RESTOW_NEWER_TOOLS").unwrap_or_default());
+    let paths = [folder.join(name), folder.join("bin").join(name)];
+    let found = paths
+        .into_iter()
+        .find(|path| path.is_absolute() && path.is_file());
+    if found.is_none() {
+        skip(&format!(
+            "RESTOW_NEWER_TOOLS names no folder with a newer {name}"
+        ));
+    }
+    found.map(|path| Tool { path })
+}
+
 /// Reports that the running test is skipped because this machine cannot run it; the test must then
 /// return.
 ///

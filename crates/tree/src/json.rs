@@ -171,7 +171,8 @@ impl Object {
                 '\\' => to.push_str("\\\\"),
                 '\n' => to.push_str("\\n"),
                 '\t' => to.push_str("\\t"),
-                '\0'..='\x1f' | '\x7f' => {
+                // None of those that are escaped needs a surrogate pair.
+                _ if letter.is_control() || is_invisible(letter) => {
                     let _ = write!(to, "\\u{:04x}", u32::from(letter));
                 }
                 _ => to.push(letter),
@@ -179,6 +180,12 @@ impl Object {
         }
         to.push('"');
     }
+}
+
+/// Whether a letter changes how others look, but cannot be seen itself: zero-width characters, line
+/// separators and marks that change the direction of writing.
+pub fn is_invisible(letter: char) -> bool {
+    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The value of a parsed field.

@@ -382,12 +382,12 @@ fn tell(event: &ReceiveEvent<'_>, args: &Receive, dir: &Path) {
     // A message that cannot be printed is not an error.
     let _ = match event {
         Event::Subvolume(sent) if !args.quiet => {
-            let kind = if sent.parent.is_some() {
-                "snapshot"
-            } else {
-                "subvol"
-            };
-            writeln!(out, "At {kind} {}", text::of_name(&sent.name))
+            let name = text::of_name(&sent.name);
+            // As `btrfs receive` does.
+            match sent.parent {
+                None => writeln!(out, "At subvol {name}"),
+                Some(_) => writeln!(io::stdout(), "At snapshot {name}"),
+            }
         }
         Event::Command(record) if args.verbose > 0 => {
             let path = text::of_path(record.command.path().unwrap_or_default());

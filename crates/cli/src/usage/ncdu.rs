@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use tree::json::is_invisible;
 use tree::usage::{Amount, Visitor};
 use tree::{DirEntry, Error, FileKind, Ino, Metadata, Result};
 
@@ -40,13 +41,17 @@ impl<W: Write> List<W> {
     /// are.
     fn named(&mut self, name: &[u8]) -> Result<()> {
         self.out.write_all(b"{\"name\":\"")?;
-        for &byte in name {
-            match byte {
-                b'"' => self.out.write_all(b"\\\"")?,
-                b'\\' => self.out.write_all(b"\\\\")?,
-                0..0x20 | 0x7f => write!(self.out, "\\u{byte:04x}")?,
-                _ => self.out.write_all(&[byte])?,
+        for chunk in name.utf8_chunks() {
+            for letter in chunk.valid().chars() {
+                match letter {
+                    '"' | '\\' => write!(self.out, "\\{letter}")?,
+                    _ if letter.is_control() || is_invisible(letter) => {
+                        write!(self.out, "\\u{:04x}", u32::from(letter))?;
+                    }
+                    _ => write!(self.out, "{letter}")?,
+                }
             }
+            self.out.write_all(chunk.invalid())?;
         }
         Ok(self.out.write_all(b"\"")?)
     }
