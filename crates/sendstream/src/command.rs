@@ -392,7 +392,7 @@ impl<'a> Command<'a> {
     /// are empty, `.`, `..`, or no name for Linux; the subvolume itself where a file in it is
     /// needed; symlink targets and attribute names that Linux does not have.
     /// [`crate::StreamReader`] refuses such commands unless asked not to.
-    pub fn path_fault(&self) -> Option<&'static str> {
+    pub fn fault(&self) -> Option<&'static str> {
         let below = |path: &[u8]| {
             path.is_empty()
                 .then_some("send stream's command needs a file below its subvolume")
@@ -423,6 +423,10 @@ impl<'a> Command<'a> {
                 let is_name = (1..=path::NAME_BYTES_MAX).contains(&xattr_name.len());
                 (!is_name || xattr_name.contains(&0))
                     .then_some("send stream's extended attribute has an impossible name")
+            }),
+            Command::Chown { path, uid, gid } => path::fault(path).or_else(|| {
+                (owner(uid, gid).is_none())
+                    .then_some("send stream's owner is above 2^32 - 2, the last one that Linux has")
             }),
             Command::Clone {
                 path, clone_path, ..
@@ -498,6 +502,12 @@ pub fn device(rdev: u64) -> tree::Device {
 pub fn rdev(device: tree::Device) -> u64 {
     let (major, minor) = (u64::from(device.major), u64::from(device.minor));
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
+}
+
+/// The owner and group with these numbers. Linux takes 2^32 - 1 for none.
+pub(crate) fn owner(uid: u64, gid: u64) -> Option<(u32, u32)> {
+    let id = |number| u32::try_from(number).ok().filter(|&id| id != u32::MAX);
+    Some((id(uid)?, id(gid)?))
 }
 
 /// Flags of a btrfs inode, and of `FS_IOC_GETFLAGS` (`btrfs_inode_flags_to_fsflags`).

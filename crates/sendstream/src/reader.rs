@@ -51,8 +51,8 @@ const RESTART_BYTES_MAX: usize = 1 << 20;
 /// ```
 ///
 /// Each command is verified against its checksum before it is parsed. Each command that is returned
-/// is valid by itself: it exists in this version and has all its attributes, and its numbers and
-/// paths are possible (see [`Command::path_fault`]). Whether it fits the files that exist is for
+/// is valid by itself: it exists in this version and has all its attributes, and its numbers, paths
+/// and owners are possible (see [`Command::fault`]). Whether it fits the files that exist is for
 /// the receiver to check. Memory is that of the longest command.
 ///
 /// Errors in a command are [`Error::Part`] with the command's number, counted from 1 over the whole
@@ -161,7 +161,7 @@ impl<R: Read> StreamReader<R> {
         }
     }
 
-    /// Accepts any names and paths: for programs that only print.
+    /// Accepts any names, paths and owners: for programs that only print.
     #[must_use]
     pub fn any_paths(self) -> Self {
         StreamReader {
@@ -275,7 +275,7 @@ impl<R: Read> StreamReader<R> {
         let command = parsed.map_err(in_command)?;
         let inside = inside.after(&command, at).map_err(in_command)?;
         if self.checks_paths
-            && let Some(what) = command.path_fault()
+            && let Some(what) = command.fault()
         {
             let got = command.number().into();
             return Err(in_command(Error::corrupt(what, at, got)));

@@ -174,6 +174,23 @@ impl Btrfs {
         self.volume.superblock.log_root.is_some()
     }
 
+    /// Whether the log has changes of this subvolume.
+    ///
+    /// # Errors
+    /// Fails if the log cannot be read.
+    pub fn is_logged(&self, id: u64) -> Result<bool> {
+        let Some(logs) = subvolume::log_tree(&self.volume.superblock) else {
+            return Ok(false);
+        };
+        let key = Key {
+            objectid: object::TREE_LOG,
+            kind: item::ROOT_ITEM,
+            offset: id,
+        };
+        let found = logs.seek(&self.volume, key)?;
+        Ok(found.item().is_some_and(|item| item.key == key))
+    }
+
     /// Replays the log, if there is one, as Linux would when it mounts the file system, but in
     /// memory only. Opening a subvolume does it, too.
     ///

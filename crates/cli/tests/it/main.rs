@@ -30,12 +30,14 @@ mod plan_real; // the same for real trees, with times
 mod receive; // send streams, received
 mod receive_attributes; // send streams, received with attributes that the target adds or lacks
 mod receive_directory; // send streams, received into directories
+mod receive_fallback; // compressed data that Linux does not take as it is
 mod receive_image; // send streams, received into images
 mod receive_mounted; // send streams, received into a mounted btrfs
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod reuse; // images that keep the data of older ones
 mod send; // send streams of images and of other trees, also compared with those of Linux
 mod send_dirs; // send streams of trees with many directories, compared with those of Linux
+mod send_exact; // shapes that need care, byte for byte as by Linux
 mod send_incremental; // incremental send streams of images, compared with those of Linux
 mod send_mounted; // send streams of mounted subvolumes, and transfers that are continued
 mod send_usr; // send streams of a large part of /usr

@@ -330,3 +330,59 @@ fn what_follows_the_end_is_for_the_next_reader() {
     let (code, out, _) = run_in(dir.path(), ["ls", "image"]);
     assert_eq!((code, &*out), (0, "a\n"));
 }
+
+/// Linux takes the owner 2^32 - 1 for "as it is", and lacks larger ones.
+#[test]
+fn owners_that_linux_lacks_are_refused_by_all() {
+    let last = u64::from(u32::MAX) - 1;
+    for (uid, gid, is_owner) in [
+        (last, last, true),
+        (last + 1, 0, false),
+        (0, last + 1, false),
+        (1 << 32, 0, false),
+        (0, u64::MAX, false),
+    ] {
+        let dir = TempDir::new();
+        let path = &b""[..];
+        let chown = Command::Chown { path, uid, gid };
+        fs::write(dir.join("in"), stream("a", None, &[chown])).unwrap();
+        for args in [
+            &["stream", "verify", "in"][..],
+            &["stream", "convert", "--proto", "1", "in", "out"],
+            &[
+                "receive",
+                "-q",
+                "--to",
+                "directory",
+                "--no-owners",
+                "-f",
+                "in",
+                "dir",
+            ],
+            &["receive", "-q", "--to", "image", "-f", "in", "image"],
+            &["ls", "-d", "in"],
+        ] {
+            let (code, out, words) = run_in(dir.path(), args);
+            let words = out + &words;
+            if is_owner {
+                assert_eq!(code, 0, "{args:?}: {words}");
+                continue;
+            }
+            assert!(code == 1 || code == 2, "{args:?}: {words}");
+            assert!(words.contains("command 2: "), "{args:?}: {words}");
+            assert!(
+                words.contains("owner is above 2^32 - 2"),
+                "{args:?}: {words}"
+            );
+        }
+        let left = names(&dir.path().join("."));
+        assert!(
+            is_owner || left.iter().all(|it| it == "in" || it == "dir"),
+            "{left:?}"
+        );
+        // What is wrong with it can be seen.
+        let (code, out, _) = run_in(dir.path(), ["stream", "dump", "in"]);
+        assert_eq!(code, 0);
+        assert!(out.contains(&format!("uid={uid} gid={gid}")), "{out}");
+    }
+}

@@ -292,14 +292,14 @@ fn open_subvolume(
 ) -> Result<ImageSubvolume> {
     let address = Address::of(typed)?;
     let btrfs = images.open(&address.path, devices)?;
-    if btrfs.has_log() {
-        refuse!(
-            "the image was not unmounted cleanly, and its log may hold later changes; mount and unmount it first"
-        );
-    }
     let wanted = address.subvolume.as_ref();
     let wanted = wanted.ok_or_else(|| Error::refused("name a subvolume, as in IMAGE:SUBVOL"))?;
     let id = find_subvolume(&btrfs, wanted, &address.path)?;
+    if btrfs.is_logged(id)? {
+        refuse!(
+            "the image was not unmounted cleanly, and its log holds later changes of the subvolume; mount and unmount it first"
+        );
+    }
     let info = btrfs.subvolumes()?.into_iter().find(|info| info.id == id);
     let info =
         info.ok_or_else(|| Error::refused("the subvolume is not in the list of subvolumes"))?;

@@ -10,7 +10,7 @@ use linux::{OpenFlags, Stat};
 use tree::{Error, Result};
 
 use crate::apply::NewFile;
-use crate::command::device;
+use crate::command::{self, device};
 
 /// The kind of a file in its mode (`S_IFMT`), and some kinds (`S_IFDIR`, `S_IFREG`, `S_IFLNK`).
 pub(super) const KIND: u32 = 0o170_000;
@@ -184,8 +184,7 @@ pub(super) fn make(dir: &OwnedFd, name: &[u8], file: &NewFile<'_>) -> io::Result
 
 /// The owner that a command names.
 pub(super) fn owner(uid: u64, gid: u64) -> Result<(u32, u32)> {
-    let id = |it| u32::try_from(it).map_err(|_| Error::InvalidInput("owner above 2^32"));
-    Ok((id(uid)?, id(gid)?))
+    command::owner(uid, gid).ok_or(Error::InvalidInput("owner above 2^32 - 2"))
 }
 
 /// Opens a regular file, and nothing else: opening a device or a fifo can have effects.

@@ -11,7 +11,7 @@ use super::known::KnownTree;
 use super::parts::{FileNumber, FilePart, FileParts, PartSource};
 use super::tree::{ChangedContent, ReplayInput, SentTree, StreamOrigin, SubvolumeTree};
 use crate::apply::{CloneRange, CommandSink, DataChange, NO_DATA, NewAttribute, NewFile, apply};
-use crate::command::{Command, device, file_attributes};
+use crate::command::{Command, device, file_attributes, owner};
 use crate::subvolume::SentSubvolume;
 
 /// Snapshots of snapshots, each of which is a tree on top of another.
@@ -347,10 +347,10 @@ impl CommandSink for TreeSink<'_> {
             },
             NewAttribute::Mode(mode) => overlay.change(file, |it| it.permissions = mode),
             NewAttribute::Owner { uid, gid } => {
-                let (Ok(user), Ok(group)) = (u32::try_from(uid), u32::try_from(gid)) else {
+                let Some(owner) = owner(uid, gid) else {
                     return self.at.wrong("owner's number is too large", uid.max(gid));
                 };
-                overlay.change(file, |it| (it.uid, it.gid) = (user, group))
+                overlay.change(file, |it| (it.uid, it.gid) = owner)
             }
             NewAttribute::Times {
                 atime,

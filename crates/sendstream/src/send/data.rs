@@ -226,7 +226,7 @@ impl DataSender {
             }
             _ => self.write(context, target, extent, extent.offset, extent.len, writer)?,
         }
-        target.end = extent.end();
+        target.end = context.end_of(extent, target.size);
         if let Some(id) = id.filter(|_| !self.is_indexed)
             && let Some(shown) = ShownRange::of(0, target.file, target.number, extent, sector)
         {
@@ -383,9 +383,11 @@ impl DataSender {
     ) -> Result<()> {
         let path = target.path;
         context.progress.advance(0, len);
+        let end = offset + len;
+        let whole_len = context.end_of(extent, target.size).max(end) - offset;
         match context.options.data {
             SendData::Nothing => {
-                let (file_offset, size) = (offset, len);
+                let (file_offset, size) = (offset, whole_len);
                 return writer.command(&Command::UpdateExtent {
                     path,
                     file_offset,
@@ -400,7 +402,7 @@ impl DataSender {
         let bytes_max = write_bytes_max(writer.version());
         let inventory = context.sent().inventory;
         let ino = inventory.ino(target.file);
-        let (mut offset, mut len) = (offset, len);
+        let (mut offset, mut len) = (offset, whole_len);
         while len > 0 {
             let now = len.min(bytes_max);
             self.content.resize(now as usize, 0);
@@ -527,6 +529,17 @@ impl SendSettings<'_> {
     /// The subvolume that is sent.
     fn sent(&self) -> &CloneRoot<'_> {
         &self.roots[0]
+    }
+
+    /// Where an extent of a file ends. In an image, the content in an inode's tree fills its sector,
+    /// or the file.
+    pub(super) fn end_of(&self, extent: &Extent, size: u64) -> u64 {
+        let is_inline = extent.id.is_none() && extent.kind.has_data();
+        if !is_inline || self.options.stored.is_none() {
+            return extent.end();
+        }
+        let sector = u64::from(self.options.sector_bytes);
+        extent.end().next_multiple_of(sector).min(size)
     }
 
     /// Whether Linux clones an extent: one that ends within a sector must be the end of both files.

@@ -250,9 +250,15 @@ impl<W: Write> ChangeSender<'_, W> {
         }
         let path = &self.receiver.current_path(node)?[..];
         let xattrs = stored_xattrs(sent.inventory.tree(), sent.inventory.ino(file))?;
-        self.change_xattrs(path, &xattrs, old)?;
+        let is_recreated = self.receiver.is_recreated(node);
+        if !is_recreated {
+            self.change_xattrs(path, &xattrs, old)?;
+        }
         if metadata.kind == FileKind::Regular {
             self.content(file, path, &metadata, before.as_ref())?;
+        }
+        if is_recreated {
+            self.change_xattrs(path, &xattrs, None)?;
         }
         let owner = |metadata: &Metadata| (metadata.uid, metadata.gid);
         let is_new_owner = before
@@ -395,6 +401,7 @@ impl<W: Write> ChangeSender<'_, W> {
         let ino = sent.inventory.ino(file);
         let mut extents = Extents::new(sent.inventory.tree(), ino, size);
         let mut hole: Option<(u64, u64)> = None;
+        let mut inline_end = 0;
         let writes_holes =
             self.writer.version() >= Version::V2 || self.options.data == SendData::Nothing;
         loop {
@@ -405,8 +412,8 @@ impl<W: Write> ChangeSender<'_, W> {
                 None => !kind.has_data(),
             };
             if let Some(extent) = next.filter(|extent| is_hole(extent.kind)) {
-                let (from, _) = hole.unwrap_or((extent.offset, 0));
-                hole = Some((from, extent.end()));
+                let (from, _) = hole.unwrap_or((extent.offset.max(inline_end), 0));
+                hole = Some((from, extent.end())).filter(|(from, end)| from < end);
                 continue;
             }
             let mut parts = Vec::new();
@@ -417,6 +424,7 @@ impl<W: Write> ChangeSender<'_, W> {
                 }
             }
             if let Some(extent) = &next {
+                inline_end = context.end_of(extent, size);
                 let is_same = match &mut old {
                     Some(old) if extent.kind.has_data() => {
                         old.shows(extent, sent.inventory.tree(), ino)?

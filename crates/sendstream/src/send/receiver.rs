@@ -127,6 +127,12 @@ impl<'a> ReceiverNames<'a> {
         self.nodes[node.0 as usize]
     }
 
+    /// Whether the parent has another file with the number of this one.
+    pub(super) fn is_recreated(&self, node: NodeId) -> bool {
+        let before = (node.0.checked_sub(1)).map(|before| self.number(NodeId(before)));
+        before == Some(self.number(node))
+    }
+
     pub(super) fn number(&self, node: NodeId) -> u64 {
         self.files(node).number
     }
