@@ -218,8 +218,8 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
     }
 }
 
-/// Escapes a path, a name or a value: control characters as in C with octal numbers, bytes beyond ASCII, spaces and
-/// backslashes.
+/// Escapes a path, a name or a value: control characters as in C with octal numbers, bytes beyond
+/// ASCII, spaces and backslashes.
 fn escape(path: &[u8], to: &mut Vec<u8>) {
     for &byte in path {
         match byte {

@@ -531,8 +531,8 @@ impl SendSettings<'_> {
         &self.roots[0]
     }
 
-    /// Where an extent of a file ends. In an image, the content in an inode's tree fills its sector,
-    /// or the file.
+    /// Where an extent of a file ends. In an image, the content in an inode's tree fills its
+    /// sector, or the file.
     pub(super) fn end_of(&self, extent: &Extent, size: u64) -> u64 {
         let is_inline = extent.id.is_none() && extent.kind.has_data();
         if !is_inline || self.options.stored.is_none() {
