@@ -9,7 +9,7 @@ use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 /// The attributes of an open file or directory (`FS_IOC_GETFLAGS`: `FS_*_FL` of linux/fs.h).
 ///
 /// # Errors
-/// What the kernel reports; `Unsupported` or an inappropriate-ioctl error where the file system has
+/// The kernel's error; `Unsupported` or an inappropriate-ioctl error where the file system has
 /// none.
 pub fn attributes(file: impl AsFd) -> io::Result<u32> {
     Ok(fs::ioctl_getflags(file)?.bits())
@@ -18,7 +18,7 @@ pub fn attributes(file: impl AsFd) -> io::Result<u32> {
 /// Sets the attributes of an open file or directory (`FS_IOC_SETFLAGS`), all at once.
 ///
 /// # Errors
-/// What the kernel reports; as for [`attributes`] where the file system has none.
+/// The kernel's error; as for [`attributes`] where the file system has none.
 pub fn set_attributes(file: impl AsFd, attributes: u32) -> io::Result<()> {
     let flags = fs::IFlags::from_bits_retain(attributes);
     Ok(fs::ioctl_setflags(file, flags)?)
@@ -58,7 +58,7 @@ const FSSETXATTR: Opcode = opcode::write::<FsXattr>(b'X', 32);
 /// linux/fs.h).
 ///
 /// # Errors
-/// What the kernel reports; as for [`attributes`] where the file system has none.
+/// The kernel's error; as for [`attributes`] where the file system has none.
 pub fn extended_flags(file: impl AsFd) -> io::Result<u32> {
     Ok(fsxattr(file)?.xflags)
 }
@@ -67,7 +67,7 @@ pub fn extended_flags(file: impl AsFd) -> io::Result<u32> {
 /// [`set_attributes`], this does not change how btrfs compresses the file.
 ///
 /// # Errors
-/// What the kernel reports; as for [`attributes`] where the file system has none.
+/// The kernel's error; as for [`attributes`] where the file system has none.
 pub fn set_extended_flags(file: impl AsFd, flags: u32) -> io::Result<()> {
     let file = file.as_fd();
     let value = FsXattr {

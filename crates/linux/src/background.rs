@@ -7,17 +7,17 @@ use std::io;
 /// reach it.
 ///
 /// # Errors
-/// What the kernel reports: it is the leader of a process group.
+/// The kernel's error: it is the leader of a process group.
 pub fn leave_terminal() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// Redirects standard input, output and error to `/dev/null`. They stay open: whatever is opened
+/// Redirects standard input, output and error to `/dev/null`. They stay open: a file opened
 /// later must not get their numbers.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn leave_standard_streams() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;

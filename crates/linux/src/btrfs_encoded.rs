@@ -57,7 +57,7 @@ const ENCODED_WRITE: Opcode = opcode::write::<EncodedIoArgs>(BTRFS, 64);
 /// Writes an extent as it is encoded. The kernel does not decode it. Needs privilege.
 ///
 /// # Errors
-/// What the kernel reports: `EINVAL` for an extent that this file or file system cannot hold,
+/// The kernel's error: `EINVAL` for an extent that this file or file system cannot hold,
 /// `ENOTTY` before Linux 5.19 and on other file systems, `PermissionDenied` without privilege.
 pub fn write_encoded(file: impl AsFd, extent: &EncodedExtent<'_>) -> io::Result<()> {
     let data = Iovec {
@@ -85,7 +85,7 @@ pub fn write_encoded(file: impl AsFd, extent: &EncodedExtent<'_>) -> io::Result<
     Ok(unsafe { ioctl(file, call) }?)
 }
 
-/// What was read of a file.
+/// A part of a file as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadExtent {
     /// How many bytes of the file the extent shows from where it was read.
@@ -128,7 +128,7 @@ unsafe impl Ioctl for EncodedRead<'_> {
 /// `stored`, which is cleared first. Needs privilege.
 ///
 /// # Errors
-/// What the kernel reports: `ENOBUFS` for a longer extent, `ENOTTY` before Linux 5.19 and on other
+/// The kernel's error: `ENOBUFS` for a longer extent, `ENOTTY` before Linux 5.19 and on other
 /// file systems, `PermissionDenied` without privilege.
 pub fn read_encoded(
     file: impl AsFd,

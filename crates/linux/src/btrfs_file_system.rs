@@ -1,4 +1,4 @@
-//! What a mounted btrfs is (`BTRFS_IOC_FS_INFO`).
+//! The properties of a mounted btrfs (`BTRFS_IOC_FS_INFO`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -33,7 +33,7 @@ const FS_INFO: Opcode = opcode::read::<FsInfoArgs>(BTRFS, 31);
 /// The btrfs that a file or directory is on.
 ///
 /// # Errors
-/// What the kernel reports; an inappropriate-ioctl error on other file systems.
+/// The kernel's error; an inappropriate-ioctl error on other file systems.
 pub fn btrfs_file_system(file: impl AsFd) -> io::Result<BtrfsFileSystem> {
     let mut info = Box::new(FsInfoArgs {
         max_id: 0,

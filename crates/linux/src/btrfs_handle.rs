@@ -29,7 +29,7 @@ unsafe extern "C" {
 /// subvolume itself. Needs privilege.
 ///
 /// # Errors
-/// What the kernel reports; a stale file handle where there is no such file.
+/// The kernel's error; a stale file handle where there is no such file.
 pub fn open_inode(
     mount: impl AsFd,
     subvolume: u64,

@@ -97,7 +97,7 @@ pub struct Subvolume {
 /// The number of the subvolume that an open file or directory is in (`BTRFS_IOC_INO_LOOKUP`).
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn subvolume_id(file: impl AsFd) -> io::Result<u64> {
     let mut args = Box::new(InoLookupArgs {
         treeid: 0,
@@ -117,7 +117,7 @@ pub fn subvolume_id(file: impl AsFd) -> io::Result<u64> {
 /// privilege.
 ///
 /// # Errors
-/// What the kernel reports; `PermissionDenied` without privilege.
+/// The kernel's error; `PermissionDenied` without privilege.
 pub fn subvolumes_by_uuid(
     file: impl AsFd,
     uuid: [u8; 16],
@@ -145,7 +145,7 @@ pub fn subvolumes_by_uuid(
 /// The subvolume with this number of the btrfs that `file` is on. Needs privilege.
 ///
 /// # Errors
-/// What the kernel reports; `PermissionDenied` without privilege.
+/// The kernel's error; `PermissionDenied` without privilege.
 pub fn subvolume(file: impl AsFd, id: u64) -> io::Result<Option<Subvolume>> {
     let mut found = None;
     search(
@@ -194,7 +194,7 @@ fn timestamp(bytes: &[u8], at: usize) -> Option<Timestamp> {
 /// written to the tree after a transaction; `None` if there are none. Needs privilege.
 ///
 /// # Errors
-/// What the kernel reports; `PermissionDenied` without privilege.
+/// The kernel's error; `PermissionDenied` without privilege.
 pub fn last_change_after(
     file: impl AsFd,
     subvolume: u64,
@@ -221,10 +221,10 @@ pub fn last_change_after(
 /// with the offset in the file, and the `struct btrfs_file_extent_item` as it is stored. Ends when
 /// `each` returns `false`. Needs privilege.
 ///
-/// What was written and has no extent yet is not seen: see [`flush_extents`](crate::flush_extents).
+/// Data that has no extent yet is not seen: see [`flush_extents`](crate::flush_extents).
 ///
 /// # Errors
-/// What the kernel reports; `PermissionDenied` without privilege.
+/// The kernel's error; `PermissionDenied` without privilege.
 pub fn for_each_extent_item(
     file: impl AsFd,
     subvolume: u64,

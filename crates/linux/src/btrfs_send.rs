@@ -12,7 +12,7 @@ const NO_FILE_DATA: u64 = 1;
 const VERSION: u64 = 8;
 const COMPRESSED: u64 = 16;
 
-/// What a subvolume is sent as.
+/// A subvolume to send, and the form of its stream.
 #[derive(Clone, Copy, Debug)]
 pub struct SubvolumeToSend<'a> {
     /// The number of the parent, for an incremental stream.
@@ -46,11 +46,11 @@ const SEND: Opcode = opcode::write::<SendArgs>(BTRFS, 38);
 /// privilege.
 ///
 /// If the process is stopped and continued, or the system suspended, Linux starts the call again,
-/// and `output` gets the whole stream again after what it has: part of a command can be its last
-/// bytes.
+/// and `output` gets the whole stream again after its content so far: part of a command can be its
+/// last bytes.
 ///
 /// # Errors
-/// What the kernel reports: `PermissionDenied` without privilege or if a subvolume is not
+/// The kernel's error: `PermissionDenied` without privilege or if a subvolume is not
 /// read-only, `WouldBlock` while one of them is deduplicated, `EPROTO` for a version that this
 /// kernel cannot send.
 pub fn send_subvolume(

@@ -61,7 +61,7 @@ const SET_RECEIVED_SUBVOL: Opcode = opcode::read_write::<ReceivedSubvolArgs>(BTR
 /// Creates an empty subvolume with this name in a directory (`BTRFS_IOC_SUBVOL_CREATE_V2`).
 ///
 /// # Errors
-/// What the kernel reports; `AlreadyExists` when the name is taken.
+/// The kernel's error; `AlreadyExists` when the name is taken.
 pub fn create_subvolume(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     let args = VolArgsV2 {
         fd: 0,
@@ -82,7 +82,7 @@ pub fn create_subvolume(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
 /// (`BTRFS_IOC_SNAP_CREATE_V2`).
 ///
 /// # Errors
-/// What the kernel reports; `AlreadyExists` when the name is taken.
+/// The kernel's error; `AlreadyExists` when the name is taken.
 pub fn create_snapshot(source: impl AsFd, dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     let source = source.as_fd();
     let args = VolArgsV2 {
@@ -104,7 +104,7 @@ pub fn create_snapshot(source: impl AsFd, dir: impl AsFd, name: &[u8]) -> io::Re
 /// (`BTRFS_IOC_SNAP_DESTROY`).
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn delete_subvolume(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     let args = VolArgs {
         fd: 0,
@@ -121,7 +121,7 @@ pub fn delete_subvolume(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
 /// Makes an open subvolume read-only, or writable (`BTRFS_IOC_SUBVOL_SETFLAGS`).
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn set_subvolume_read_only(subvolume: impl AsFd, is_read_only: bool) -> io::Result<()> {
     let flags = if is_read_only { READ_ONLY } else { 0 };
     // SAFETY: the kernel reads a 64-bit number for this opcode, which is what it is given.
@@ -135,7 +135,7 @@ pub fn set_subvolume_read_only(subvolume: impl AsFd, is_read_only: bool) -> io::
 /// (`BTRFS_IOC_SET_RECEIVED_SUBVOL`).
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn set_subvolume_received(
     subvolume: impl AsFd,
     uuid: [u8; 16],

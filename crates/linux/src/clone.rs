@@ -19,7 +19,7 @@ const FICLONERANGE: Opcode = opcode::write::<FileCloneRange>(0x94, 13);
 /// Shares a range of `source` with `file`, at `offset`. No byte is copied.
 ///
 /// # Errors
-/// What the kernel reports: `EINVAL` for ranges that are not whole blocks, `EXDEV` for files of two
+/// The kernel's error: `EINVAL` for ranges that are not whole blocks, `EXDEV` for files of two
 /// file systems, `Unsupported` where the file system cannot share.
 pub fn clone_range(
     source: impl AsFd,

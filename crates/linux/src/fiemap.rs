@@ -1,4 +1,4 @@
-//! Writing back what has no extents yet (`FS_IOC_FIEMAP`).
+//! Writing back data that has no extents yet (`FS_IOC_FIEMAP`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,11 +21,11 @@ struct Fiemap {
 
 const FIEMAP: Opcode = opcode::read_write::<Fiemap>(b'f', 11);
 
-/// Waits until everything written to a file has its extents, compressed ones included: what
+/// Waits until everything written to a file has its extents, compressed ones included, as
 /// fsync(2) does, without waiting for the medium.
 ///
 /// # Errors
-/// What the kernel reports; `Unsupported` where the file system has no such call.
+/// The kernel's error; `Unsupported` where the file system has no such call.
 pub fn flush_extents(file: impl AsFd) -> io::Result<()> {
     let mut args = Fiemap {
         fm_start: 0,

@@ -18,7 +18,7 @@ const CLONE: Opcode = opcode::read::<u32>(229, 0);
 /// Opens the device.
 ///
 /// # Errors
-/// What the kernel reports: `NotFound` without support for FUSE, `PermissionDenied` where only root
+/// The kernel's error: `NotFound` without support for FUSE, `PermissionDenied` where only root
 /// may open it.
 pub fn open_fuse_device() -> io::Result<OwnedFd> {
     let file = File::options().read(true).write(true).open(FUSE_DEVICE)?;
@@ -29,7 +29,7 @@ pub fn open_fuse_device() -> io::Result<OwnedFd> {
 /// share a queue.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn clone_fuse_device(device: impl AsFd) -> io::Result<OwnedFd> {
     let clone = open_fuse_device()?;
     let number = device.as_fd().as_raw_fd().cast_unsigned();
@@ -45,7 +45,7 @@ pub fn clone_fuse_device(device: impl AsFd) -> io::Result<OwnedFd> {
 /// closed.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn receive_descriptor(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

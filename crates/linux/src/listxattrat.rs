@@ -40,7 +40,7 @@ unsafe extern "C" {
 }
 
 /// The length in bytes of the list of extended attributes of `name` in `dir`; of a symbolic link
-/// itself, not its target. `None` if the call fails for whatever reason.
+/// itself, not its target. `None` if the call fails for any reason.
 pub(crate) fn list_len(dir: BorrowedFd<'_>, name: &[u8]) -> Option<usize> {
     let number = NUMBER.filter(|_| !IS_MISSING.load(Ordering::Relaxed))?;
     let mut path = [0u8; NAME_BYTES_MAX];

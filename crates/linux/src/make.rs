@@ -10,7 +10,7 @@ use crate::path::proc_path;
 /// Creates a directory; `mode` is subject to the umask.
 ///
 /// # Errors
-/// What the kernel reports; `AlreadyExists` when the name is taken.
+/// The kernel's error; `AlreadyExists` when the name is taken.
 pub fn make_dir_at(dir: impl AsFd, name: &[u8], mode: u32) -> io::Result<()> {
     Ok(fs::mkdirat(dir, name, Mode::from_raw_mode(mode))?)
 }
@@ -18,7 +18,7 @@ pub fn make_dir_at(dir: impl AsFd, name: &[u8], mode: u32) -> io::Result<()> {
 /// Creates a symbolic link to `target`.
 ///
 /// # Errors
-/// What the kernel reports; `AlreadyExists` when the name is taken.
+/// The kernel's error; `AlreadyExists` when the name is taken.
 pub fn make_symlink_at(target: &[u8], dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     Ok(fs::symlinkat(target, dir, name)?)
 }
@@ -27,7 +27,7 @@ pub fn make_symlink_at(target: &[u8], dir: impl AsFd, name: &[u8]) -> io::Result
 /// the umask.
 ///
 /// # Errors
-/// What the kernel reports; `PermissionDenied` for devices without privilege.
+/// The kernel's error; `PermissionDenied` for devices without privilege.
 pub fn make_node_at(dir: impl AsFd, name: &[u8], mode: u32, rdev: (u32, u32)) -> io::Result<()> {
     let device = fs::makedev(rdev.0, rdev.1);
     let kind = FileType::from_raw_mode(mode);
@@ -43,7 +43,7 @@ pub fn make_node_at(dir: impl AsFd, name: &[u8], mode: u32, rdev: (u32, u32)) ->
 /// Gives a file a second name (a hard link). A symbolic link itself is linked, not its target.
 ///
 /// # Errors
-/// What the kernel reports; `AlreadyExists` when the new name is taken.
+/// The kernel's error; `AlreadyExists` when the new name is taken.
 pub fn link_at(
     old_dir: impl AsFd,
     old_name: &[u8],
@@ -68,7 +68,7 @@ pub fn can_link_open_file(file: impl AsFd) -> bool {
 /// Gives an open file a name. Needs `/proc`, but no privilege.
 ///
 /// # Errors
-/// What the kernel reports; `AlreadyExists` when the name is taken.
+/// The kernel's error; `AlreadyExists` when the name is taken.
 pub fn link_open_file(file: impl AsFd, dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     let proc = proc_path(file.as_fd());
     Ok(fs::linkat(

@@ -21,7 +21,7 @@ pub struct MountHow {
 /// are the options that the file system itself reads.
 ///
 /// # Errors
-/// What the kernel reports: `PermissionDenied` without privilege. `InvalidInput` for a name with
+/// The kernel's error: `PermissionDenied` without privilege. `InvalidInput` for a name with
 /// NUL.
 pub fn mount(
     source: &[u8],
@@ -43,7 +43,7 @@ pub fn mount(
 /// Unmounts the file system at a mount point, which may not be a symbolic link.
 ///
 /// # Errors
-/// What the kernel reports: `ResourceBusy` while it is in use, `InvalidInput` if nothing is mounted
+/// The kernel's error: `ResourceBusy` while it is in use, `InvalidInput` if nothing is mounted
 /// there.
 pub fn unmount(point: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(point, UnmountFlags::NOFOLLOW)?)

@@ -8,7 +8,7 @@ use std::path::Path;
 /// `/proc`.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn mount_points() -> io::Result<Vec<Vec<u8>>> {
     let info = std::fs::read("/proc/self/mountinfo")?;
     let lines = info.split(|&byte| byte == b'\n');
@@ -18,11 +18,11 @@ pub fn mount_points() -> io::Result<Vec<Vec<u8>>> {
     Ok(paths.map(unescape).collect())
 }
 
-/// The device number, as `major:minor`, of what is mounted at a path: of the last mount, which
+/// The device number, as `major:minor`, of the mount at a path: of the last one, which
 /// covers the others. Needs `/proc`, and does not ask the file system, which may not answer.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn mounted_device(point: &Path) -> io::Result<Option<Vec<u8>>> {
     let info = std::fs::read("/proc/self/mountinfo")?;
     let mut found = None;

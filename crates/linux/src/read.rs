@@ -18,7 +18,7 @@ const DIRECTORY_BUFFER_BYTES: usize = 64 << 10;
 /// starting at the descriptor's position, which for a freshly opened directory is the beginning.
 ///
 /// # Errors
-/// What the kernel reports, or the first error that `each` returns.
+/// The kernel's error, or the first error that `each` returns.
 pub fn for_each_name<E: From<io::Error>>(
     dir: impl AsFd,
     mut each: impl FnMut(&CStr) -> Result<(), E>,
@@ -38,7 +38,7 @@ pub fn for_each_name<E: From<io::Error>>(
 /// The target of the symbolic link with this name.
 ///
 /// # Errors
-/// What the kernel reports; `InvalidInput` when it is not a symbolic link.
+/// The kernel's error; `InvalidInput` when it is not a symbolic link.
 pub fn read_link_at(dir: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(fs::readlinkat(dir, name, Vec::new())?.into_bytes())
 }
@@ -47,7 +47,7 @@ pub fn read_link_at(dir: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
 /// Changes the descriptor's position.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn seek_data(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
     match fs::seek(file, fs::SeekFrom::Data(from)) {
         Ok(at) => Ok(Some(at)),
@@ -60,7 +60,7 @@ pub fn seek_data(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
 /// one. `None` if `from` is at or past the end. Changes the descriptor's position.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn seek_hole(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
     match fs::seek(file, fs::SeekFrom::Hole(from)) {
         Ok(at) => Ok(Some(at)),
@@ -72,7 +72,7 @@ pub fn seek_hole(file: impl AsFd, from: u64) -> io::Result<Option<u64>> {
 /// The size of an open block device in bytes. Keeps the descriptor's position. Needs `/proc`.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn device_bytes(device: impl AsFd) -> io::Result<u64> {
     // A second descriptor, because seeking to the end moves the position.
     let proc = proc_path(device.as_fd());

@@ -18,7 +18,7 @@ const REMOVE_LEVELS_MAX: u32 = 32;
 /// Removes a name of anything but a directory.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn unlink_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     Ok(fs::unlinkat(dir, name, AtFlags::empty())?)
 }
@@ -26,7 +26,7 @@ pub fn unlink_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
 /// Removes an empty directory.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn remove_dir_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     Ok(fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }
@@ -37,7 +37,7 @@ pub fn remove_dir_at(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
 /// this one.
 ///
 /// # Errors
-/// The first error that the kernel reports; what was removed before it stays removed.
+/// The first error that the kernel reports; files removed before it stay removed.
 pub fn remove_tree_at(dir: impl AsFd, name: &[u8]) -> io::Result<u64> {
     let dir = dir.as_fd();
     if remove_flat(dir, name, false)? {
@@ -56,7 +56,7 @@ pub fn remove_tree_at(dir: impl AsFd, name: &[u8]) -> io::Result<u64> {
     }
 }
 
-/// What a removal has done so far.
+/// The progress of a removal.
 #[derive(Default)]
 struct Removal {
     /// Names removed.

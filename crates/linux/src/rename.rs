@@ -5,10 +5,10 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{self, RenameFlags};
 
-/// Renames a file, replacing what has the new name.
+/// Renames a file, replacing an existing one with the new name.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn rename_at(
     old_dir: impl AsFd,
     old_name: &[u8],
@@ -38,7 +38,7 @@ pub fn rename_new_at(
 /// Exchanges two names atomically (`RENAME_EXCHANGE`).
 ///
 /// # Errors
-/// `InvalidInput` where the file system cannot do it; otherwise what the kernel reports.
+/// `InvalidInput` where the file system cannot do it; otherwise the kernel's error.
 pub fn exchange_at(
     old_dir: impl AsFd,
     old_name: &[u8],

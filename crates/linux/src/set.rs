@@ -12,7 +12,7 @@ use crate::stat::Timestamp;
 /// Sets the low twelve mode bits of an open file.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn set_mode(file: impl AsFd, permissions: u32) -> io::Result<()> {
     Ok(fs::fchmod(file, Mode::from_raw_mode(permissions))?)
 }
@@ -21,7 +21,7 @@ pub fn set_mode(file: impl AsFd, permissions: u32) -> io::Result<()> {
 /// would wait for its other end). Needs `/proc`.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn set_mode_at(dir: impl AsFd, name: &[u8], permissions: u32) -> io::Result<()> {
     let file = open_at(dir, name, OpenFlags::PATH, 0)?;
     let proc = proc_path(file.as_fd());
@@ -37,7 +37,7 @@ pub fn set_mode_at(dir: impl AsFd, name: &[u8], permissions: u32) -> io::Result<
 /// set-group-ID bits.
 ///
 /// # Errors
-/// What the kernel reports; `PermissionDenied` without privilege.
+/// The kernel's error; `PermissionDenied` without privilege.
 pub fn set_owner(file: impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
     let (uid, gid) = (fs::Uid::from_raw(uid), fs::Gid::from_raw(gid));
     Ok(fs::fchown(file, Some(uid), Some(gid))?)
@@ -46,7 +46,7 @@ pub fn set_owner(file: impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
 /// Sets the owner and group of the file with this name; of a symbolic link itself, not its target.
 ///
 /// # Errors
-/// What the kernel reports; `PermissionDenied` without privilege.
+/// The kernel's error; `PermissionDenied` without privilege.
 pub fn set_owner_at(dir: impl AsFd, name: &[u8], uid: u32, gid: u32) -> io::Result<()> {
     let (uid, gid) = (fs::Uid::from_raw(uid), fs::Gid::from_raw(gid));
     let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -56,7 +56,7 @@ pub fn set_owner_at(dir: impl AsFd, name: &[u8], uid: u32, gid: u32) -> io::Resu
 /// Sets the times of an open file; `None` does not change the access time.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn set_times(file: impl AsFd, atime: Option<Timestamp>, mtime: Timestamp) -> io::Result<()> {
     Ok(fs::futimens(file, &timestamps(atime, mtime))?)
 }
@@ -65,7 +65,7 @@ pub fn set_times(file: impl AsFd, atime: Option<Timestamp>, mtime: Timestamp) ->
 /// does not change the access time.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn set_times_at(
     dir: impl AsFd,
     name: &[u8],

@@ -1,4 +1,4 @@
-//! The space of files: allocating and punching it, and dropping it from the page cache; what file
+//! The space of files: allocating and punching it, and dropping it from the page cache; the file
 //! system it is on.
 
 use std::io;
@@ -12,17 +12,17 @@ const BTRFS_SUPER_MAGIC: u64 = 0x9123_683e;
 /// Calls fallocate(2) with this mode (`FALLOC_FL_*`).
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn allocate(file: impl AsFd, mode: u32, offset: u64, len: u64) -> io::Result<()> {
     let mode = FallocateFlags::from_bits_retain(mode);
     Ok(fs::fallocate(file, mode, offset, len)?)
 }
 
-/// Drops what the page cache holds of a file and is already on the medium, so that it is read from
+/// Drops the pages of a file that are already on the medium from the cache, so that it is read from
 /// there.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn drop_cached(file: impl AsFd) -> io::Result<()> {
     Ok(fs::fadvise(file, 0, None, Advice::DontNeed)?)
 }
@@ -30,7 +30,7 @@ pub fn drop_cached(file: impl AsFd) -> io::Result<()> {
 /// Whether an open file or directory is on a btrfs.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn is_btrfs(file: impl AsFd) -> io::Result<bool> {
     // The type of the field differs between platforms; the magic number has 32 bits.
     let kind = fs::fstatfs(file)?.f_type as u64;

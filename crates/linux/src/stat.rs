@@ -14,7 +14,7 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// What `statx` reports about a file.
+/// The metadata of a file, as `statx` reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
     /// Device that holds the file: major and minor number.
@@ -65,7 +65,7 @@ impl Stat {
 /// Describes the file with this name; a symbolic link itself, not its target.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn stat_at(dir: impl AsFd, name: &[u8]) -> io::Result<Stat> {
     statx(
         dir.as_fd(),
@@ -77,7 +77,7 @@ pub fn stat_at(dir: impl AsFd, name: &[u8]) -> io::Result<Stat> {
 /// Describes an open file.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn stat(file: impl AsFd) -> io::Result<Stat> {
     statx(file.as_fd(), b"", AtFlags::EMPTY_PATH)
 }
@@ -86,7 +86,7 @@ pub fn stat(file: impl AsFd) -> io::Result<Stat> {
 /// their true size.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn is_kernel_view(file: impl AsFd) -> io::Result<bool> {
     /// `*_MAGIC` of linux/magic.h: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs.
     const KINDS: [u64; 7] = [

@@ -8,7 +8,7 @@ use rustix::fs;
 /// Waits until a file's content and size, or a directory's names, are on the medium.
 ///
 /// # Errors
-/// What the medium reports.
+/// The medium's error.
 pub fn sync(file: impl AsFd) -> io::Result<()> {
     Ok(fs::fsync(file)?)
 }
@@ -16,7 +16,7 @@ pub fn sync(file: impl AsFd) -> io::Result<()> {
 /// Waits until everything written to the file system that holds `file` is on the medium.
 ///
 /// # Errors
-/// What the medium reports.
+/// The medium's error.
 pub fn sync_file_system(file: impl AsFd) -> io::Result<()> {
     Ok(fs::syncfs(file)?)
 }

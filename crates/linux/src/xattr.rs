@@ -32,7 +32,7 @@ fn path_of(dir: impl AsFd, name: &[u8]) -> Vec<u8> {
 /// system without attributes has none.
 ///
 /// # Errors
-/// What the kernel reports; `Unsupported` without `/proc`.
+/// The kernel's error; `Unsupported` without `/proc`.
 pub fn for_each_xattr(
     dir: impl AsFd,
     name: &[u8],
@@ -66,7 +66,7 @@ pub fn for_each_xattr(
 /// Like [`for_each_xattr`], for an open file or directory.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn for_each_xattr_of(file: impl AsFd, each: impl FnMut(&[u8], &[u8])) -> io::Result<()> {
     let file = file.as_fd();
     let value = |attribute: &[u8], into: &mut [u8]| fs::fgetxattr(file, attribute, into);
@@ -105,7 +105,7 @@ fn for_each(
 /// Sets an extended attribute of `name` in `dir`; of a symbolic link itself, not its target.
 ///
 /// # Errors
-/// What the kernel reports; `NotFound` without `/proc`.
+/// The kernel's error; `NotFound` without `/proc`.
 pub fn set_xattr_at(dir: impl AsFd, name: &[u8], attribute: &[u8], value: &[u8]) -> io::Result<()> {
     let path = path_of(dir, name);
     let flags = XattrFlags::empty();
@@ -115,7 +115,7 @@ pub fn set_xattr_at(dir: impl AsFd, name: &[u8], attribute: &[u8], value: &[u8])
 /// Sets an extended attribute of an open file or directory.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn set_xattr(file: impl AsFd, attribute: &[u8], value: &[u8]) -> io::Result<()> {
     Ok(fs::fsetxattr(file, attribute, value, XattrFlags::empty())?)
 }
@@ -123,7 +123,7 @@ pub fn set_xattr(file: impl AsFd, attribute: &[u8], value: &[u8]) -> io::Result<
 /// Removes an extended attribute of an open file or directory. Returns whether there was one.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
     // tmpfs reports success for removing access control lists that do not exist, so check first
     // whether there is one.
@@ -139,7 +139,7 @@ pub fn remove_xattr(file: impl AsFd, attribute: &[u8]) -> io::Result<bool> {
 /// symbolic link itself, not its target.
 ///
 /// # Errors
-/// What the kernel reports; `NotFound` without `/proc`.
+/// The kernel's error; `NotFound` without `/proc`.
 pub fn remove_xattr_at(dir: impl AsFd, name: &[u8], attribute: &[u8]) -> io::Result<()> {
     let path = path_of(dir, name);
     // The link in /proc must be followed; what is beneath it must not.
