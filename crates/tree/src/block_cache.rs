@@ -9,12 +9,12 @@ const SHARDS: usize = 16;
 /// How often no shard has anything to evict before that is given up: in the first round, what was
 /// used loses its mark.
 const FAILURES_MAX: usize = 2 * SHARDS;
-/// Number of keys that each shard remembers to find out what is decoded twice.
+/// Number of keys that each shard remembers to count repeated decoding.
 const SEEN_MAX: usize = (1 << 20) / SHARDS;
 
 /// A cache of values by key, of which nothing is evicted before all together have too many bytes.
-/// Each value is made once, even if several threads ask for it at the same time. What was not used
-/// for a while is evicted first.
+/// Each value is made once, even if several threads ask for it at the same time. A value that was
+/// not used for a while is evicted first.
 pub struct BlockCache<V> {
     shards: [Mutex<Shard<V>>; SHARDS],
     bytes: AtomicUsize,
@@ -25,7 +25,7 @@ pub struct BlockCache<V> {
     remembers: AtomicBool,
 }
 
-/// What a [`BlockCache`] did.
+/// The counts of a [`BlockCache`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
     /// Blocks that were decoded, also those that were not kept.
@@ -78,13 +78,13 @@ impl<V> BlockCache<V> {
         }
     }
 
-    /// Changes the number of bytes, and counts from now on what is decoded again.
+    /// Changes the number of bytes, and counts repeated decoding from now on.
     pub fn keep(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
         self.remembers.store(true, Ordering::Relaxed);
     }
 
-    /// What it did so far.
+    /// Its counts so far.
     pub fn counts(&self) -> BlockCounts {
         let [decoded, again, hits] =
             [0, 1, 2].map(|i: usize| self.counts[i].load(Ordering::Relaxed));

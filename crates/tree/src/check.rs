@@ -53,7 +53,7 @@ impl DataCheck {
 /// Something that is wrong with an image.
 #[derive(Debug)]
 pub struct Finding {
-    /// What is wrong, and at which byte.
+    /// The fault, and its byte offset.
     pub error: Error,
     /// The part of the image that is affected: its kind, as a noun, and its number.
     pub part: Option<(&'static str, i64)>,

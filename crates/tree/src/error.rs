@@ -29,7 +29,7 @@ pub enum Error {
     /// The file depends on other content that cannot be read. That content's own error is reported
     /// separately.
     Unreadable(&'static str),
-    /// What was written does not read back as its source.
+    /// The output does not read back as its source.
     Unverified(&'static str),
     /// No file has this name.
     NotFound,
@@ -46,7 +46,7 @@ pub enum Error {
     InvalidInput(&'static str),
     /// One of the errors above, with the file of the tree that it concerns.
     File {
-        /// What was being done to the file: `read`, `create`.
+        /// The failed operation on the file: `read`, `create`.
         verb: &'static str,
         /// The path from the tree's root, without a leading `/`; empty for the root.
         path: Box<[u8]>,
@@ -59,12 +59,12 @@ pub enum Error {
         kind: &'static str,
         /// Its number, from 1.
         number: u64,
-        /// What is wrong with it.
+        /// Its fault.
         error: Box<Error>,
     },
 }
 
-/// What is wrong with an image or stream, where, and the value found there.
+/// A broken rule of an image or stream, its place, and the value found there.
 ///
 /// `what` is lower-case and unique in the repository: search for it to find the check that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub struct Corrupt {
     pub got: u64,
 }
 
-/// Limits on what a hostile image or stream can make this program hold or produce.
+/// Limits on the memory and output that a hostile image or stream can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of files and directories in one tree.
@@ -91,7 +91,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Far above real trees and far below what fits in memory. Content is not held in memory, so it
+    /// Far above real trees and far below the size of memory. Content is not held in memory, so it
     /// has no limit.
     fn default() -> Self {
         Limits {

@@ -10,13 +10,13 @@ pub trait ReadAt: Send + Sync {
     /// Fills `buf` with the bytes at offset `at`.
     ///
     /// # Errors
-    /// `UnexpectedEof` if fewer bytes are available; otherwise what the medium reports.
+    /// `UnexpectedEof` if fewer bytes are available; otherwise the medium's error.
     fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()>;
 
     /// The size in bytes.
     ///
     /// # Errors
-    /// What the medium reports.
+    /// The medium's error.
     fn size(&self) -> io::Result<u64>;
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{Error, KeptCount};
 
-/// What every format reports about an image that it created.
+/// The summary of a created image that all formats have.
 #[derive(Debug, Default)]
 pub struct ImageSummary {
     /// Inodes.

@@ -4,16 +4,16 @@ use std::ops::AddAssign;
 
 use crate::Checksum;
 
-/// What a sink decodes again of the data that it stores. Each includes those before it.
+/// The stored data that a sink decodes again. Each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verify {
     /// Nothing.
     Nothing,
-    /// What it encoded, and compares it with the content; and what it kept, if the source has no
+    /// Data that it encoded, compared with the content; and kept data, if the source has no
     /// checksum for it.
     #[default]
     Encoded,
-    /// What it kept, too, although the checksum of the source matched.
+    /// Kept data, too, although the checksum of the source matched.
     Everything,
 }
 

@@ -1,7 +1,7 @@
 //! Which aspects of files matter.
 
-/// What to compare or list in addition to names, file types, sizes, link targets and device
-/// numbers.
+/// The properties to compare or list in addition to names, file types, sizes, link targets and
+/// device numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aspects {
     /// The content of regular files.

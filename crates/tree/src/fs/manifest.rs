@@ -24,11 +24,11 @@
 //! A file is *mostly empty* if it has more than 2^30 bytes, and fewer than one in 1,024 of its
 //! blocks of 4,096 bytes has a byte other than zero: N * 1024 < B, where N counts such blocks and B
 //! all of them, including a shorter one at the end. Hashing all of it would take as long as its
-//! size, not as long as what it stores: 8 EB would take centuries. Its `sha256data` is the SHA-256
+//! size, not as long as its data: 8 EB would take centuries. Its `sha256data` is the SHA-256
 //! of the concatenation, for each of the N blocks, of the block's offset in the file as eight
 //! bytes, least significant first, and the block's bytes. The last block is not padded. So the
-//! value depends on the content only, whatever holes the container knows; together with `size` it
-//! determines the content.
+//! value depends on the content only, not on the container's record of holes; together with `size`
+//! it determines the content.
 //!
 //! In names, targets and attribute names, every byte other than visible ASCII, and each `\`, `#`,
 //! `=` and `,`, is written as `\` and three octal digits. So the text is ASCII, and lines and words

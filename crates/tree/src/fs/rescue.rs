@@ -1,6 +1,6 @@
-//! A tree without what cannot be read of it.
+//! A view of a tree without its unreadable files.
 //!
-//! A bad directory shows what can be listed, and a bad inode costs its own name only. Content that
+//! A bad directory shows its readable names, and a bad inode costs its own name only. Content that
 //! cannot be read is an error, as in the tree below, or reads as zeros if damaged files are kept.
 //! Everything left out is listed.
 
@@ -21,7 +21,7 @@ const SECTOR_BYTES: u64 = 4096;
 /// How often reading one file can fail before it is given up: 4 GiB of single sectors.
 const FAILURES_MAX: u32 = 1 << 20;
 
-/// A view of a tree that leaves out what cannot be read.
+/// A view of a tree without its unreadable files.
 pub struct Rescue<'a> {
     tree: &'a dyn FileSystem,
     keep_damaged: bool,
@@ -74,7 +74,7 @@ impl<'a> Rescue<'a> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has been left out so far, with its path, sorted by path. The inventory must be that of
+    /// The files left out so far, with the reason, sorted by path. The inventory must be that of
     /// this view.
     pub fn losses(&self, inventory: &Inventory) -> Vec<(Vec<u8>, Loss)> {
         let found = std::mem::take(&mut *self.found());
@@ -89,7 +89,7 @@ impl<'a> Rescue<'a> {
                 *place = Some(inventory.first_name(file));
             }
         }
-        // What is not in the inventory was not wanted, such as an excluded file.
+        // A file that is not in the inventory was left out before, for example excluded.
         let path = |ino: &Ino| Some(inventory.path((*wanted.get(ino)?)?));
         let mut losses = Vec::new();
         let mut add = |path: Option<Vec<u8>>, loss| losses.extend(path.map(|path| (path, loss)));
@@ -119,7 +119,7 @@ impl<'a> Rescue<'a> {
         losses
     }
 
-    /// Lists what can be listed of a directory.
+    /// Lists the readable names of a directory.
     fn list(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
         let listed = match self.tree.read_dir_with_metadata(dir) {
             Ok(listed) => listed,

@@ -55,7 +55,7 @@ impl WrittenExtent {
     /// written. Nothing else may have changed this part of the file. `stored` is memory to reuse.
     ///
     /// # Errors
-    /// [`Error::Unverified`] if the file has anything else there, and what the kernel reports.
+    /// [`Error::Unverified`] if the file has anything else there, and the kernel's error.
     pub fn read_back(&self, file: impl AsFd, stored: &mut Vec<u8>) -> Result<()> {
         let stored_max = to_usize(linux::ENCODED_BYTES_MAX);
         let is_same = match linux::read_encoded(file, self.offset, stored_max, stored) {

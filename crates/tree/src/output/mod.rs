@@ -28,7 +28,7 @@ use crate::{ReadAt, Result, Scratch};
 /// Until [`Output::commit`], a regular file has no name, or a temporary one if the file system does
 /// not support unnamed files. The commit waits until the data is on the medium, then makes the name
 /// appear in one step. Dropping an `Output` without commit leaves nothing behind. When writing to a
-/// device, a format must write last what makes the image valid.
+/// device, a format must write last the part that makes the image valid.
 ///
 /// [`io::Write`] appends in order and is unbuffered; [`Output::write_all_at`] writes anywhere and
 /// does not change the position for appending.
@@ -52,7 +52,7 @@ impl Output {
     /// `AlreadyExists` for an existing file or device unless `overwrite` is set;
     /// [`Error::IsADirectory`](crate::Error::IsADirectory);
     /// [`Error::InvalidInput`](crate::Error::InvalidInput) for a path without a file name or a link
-    /// that is not followed; `ResourceBusy` for a mounted device; what the kernel reports.
+    /// that is not followed; `ResourceBusy` for a mounted device; the kernel's error.
     pub fn create(to: &Path, overwrite: bool) -> Result<Output> {
         FileTarget::create(to, overwrite).map(Output::to)
     }
@@ -61,7 +61,7 @@ impl Output {
     /// takes the place of a symbolic link: for a file of our own in a directory of others.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The kernel's error.
     pub fn replace(to: &Path) -> Result<Output> {
         FileTarget::beside(to, true).map(Output::to)
     }
@@ -94,15 +94,15 @@ impl Output {
     /// Writes all of `buf` at the byte offset `at`.
     ///
     /// # Errors
-    /// What the medium reports; a stream cannot seek.
+    /// The medium's error; a stream cannot seek.
     pub fn write_all_at(&self, buf: &[u8], at: u64) -> io::Result<()> {
         self.0.write_all_at(buf, at)
     }
 
-    /// A second handle, for reading back what has been written.
+    /// A second handle, for reading back the output.
     ///
     /// # Errors
-    /// What the medium reports; a stream cannot be read back.
+    /// The medium's error; a stream cannot be read back.
     pub fn reader(&self) -> io::Result<Arc<dyn ReadAt>> {
         self.0.reader()
     }
@@ -111,7 +111,7 @@ impl Output {
     /// `None` if the file system does not support one. It disappears when closed.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The kernel's error.
     pub fn scratch(&self) -> io::Result<Option<File>> {
         self.0.scratch()
     }
@@ -119,7 +119,7 @@ impl Output {
     /// The same for tables, which stay in memory if the file system supports no such file.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The kernel's error.
     pub fn tables(&self) -> io::Result<Scratch> {
         self.0.tables()
     }
@@ -128,7 +128,7 @@ impl Output {
     /// device.
     ///
     /// # Errors
-    /// What the medium reports.
+    /// The medium's error.
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.0.set_len(bytes)
     }
@@ -136,7 +136,7 @@ impl Output {
     /// Finishes: waits until everything is on the medium, then gives a regular file its name.
     ///
     /// # Errors
-    /// What the medium reports; `AlreadyExists` if the name was taken in the meantime and
+    /// The medium's error; `AlreadyExists` if the name was taken in the meantime and
     /// `overwrite` is not set; `Interrupted` after [`temporary::remove_all`]. Nothing is left
     /// behind in these cases.
     pub fn commit(self) -> Result<()> {
@@ -161,7 +161,7 @@ impl io::Write for Output {
     }
 }
 
-/// Reads back what has been written to a file or device.
+/// Reads back the bytes written to a file or device.
 impl ReadAt for Output {
     fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
         self.0.read_exact_at(buf, at)

@@ -1,4 +1,4 @@
-//! Unnamed files for what cannot be read twice, such as a pipe.
+//! Unnamed files for input that cannot be read twice, such as a pipe.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use linux::OpenFlags;
 use super::temporary::Temporary;
 use crate::{Error, Result};
 
-/// Writes what `fill` writes into a new unnamed file in the directory `dir`. It is removed when it
+/// Lets `fill` write a new unnamed file in the directory `dir`. It is removed when it
 /// is closed.
 ///
 /// # Errors

@@ -7,64 +7,64 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{ReadAt, Result, Scratch};
 
-/// What an [`Output`](super::Output) writes to.
+/// The kind of target of an [`Output`](super::Output).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputKind {
     /// A new regular file or the like, which appears on commit.
     File,
-    /// A block device, written in place. Its size is fixed, and the first write destroys what it
-    /// held.
+    /// A block device, written in place. Its size is fixed, and the first write destroys the
+    /// content that it held.
     Device,
-    /// A pipe, terminal or other stream. It accepts bytes in order only, and what was written
+    /// A pipe, terminal or other stream. It accepts bytes in order only, and written bytes
     /// cannot be undone.
     Stream,
 }
 
-/// What an [`Output`](super::Output) can write to: a file, memory, an object of a store.
+/// A target of an [`Output`](super::Output): a file, memory, an object of a store.
 ///
 /// [`OutputTarget::finish`] makes the result appear. A target that is dropped without it leaves
-/// nothing behind, except for a device or a stream. [`ReadAt`] reads back what was written; a
+/// nothing behind, except for a device or a stream. [`ReadAt`] reads back written bytes; a
 /// target that cannot do that returns an error.
 pub trait OutputTarget: ReadAt + Debug {
     /// The kind of target.
     fn kind(&self) -> OutputKind;
 
-    /// Appends some of `buf` behind what was appended before, and returns how much.
+    /// Appends some of `buf`, and returns how much.
     ///
     /// # Errors
-    /// What the medium reports.
+    /// The medium's error.
     fn append(&mut self, buf: &[u8]) -> io::Result<usize>;
 
     /// Writes all of `buf` at the byte offset `at`; bytes between the former end and `at` are
     /// zeros.
     ///
     /// # Errors
-    /// What the medium reports; a stream cannot seek.
+    /// The medium's error; a stream cannot seek.
     fn write_all_at(&self, buf: &[u8], at: u64) -> io::Result<()>;
 
     /// Sets the length; new bytes are zeros. A device keeps its length.
     ///
     /// # Errors
-    /// What the medium reports.
+    /// The medium's error.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
-    /// A second handle, for reading back what has been written.
+    /// A second handle, for reading back the output.
     ///
     /// # Errors
-    /// What the medium reports; a stream cannot be read back.
+    /// The medium's error; a stream cannot be read back.
     fn reader(&self) -> io::Result<Arc<dyn ReadAt>>;
 
     /// Finishes: waits until everything is on the medium, then makes the result appear in one step.
     ///
     /// # Errors
-    /// What the medium reports. Nothing is left behind then.
+    /// The medium's error. Nothing is left behind then.
     fn finish(self: Box<Self>) -> Result<()>;
 
     /// An unnamed temporary file beside the target, for data that cannot be written yet; `None` if
     /// such data stays in memory.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The kernel's error.
     fn scratch(&self) -> io::Result<Option<File>> {
         Ok(None)
     }
@@ -72,7 +72,7 @@ pub trait OutputTarget: ReadAt + Debug {
     /// The same for tables.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The kernel's error.
     fn tables(&self) -> io::Result<Scratch> {
         Ok(Scratch::memory())
     }
@@ -80,7 +80,7 @@ pub trait OutputTarget: ReadAt + Debug {
 
 /// The place of a result in memory. Clones share it.
 ///
-/// A result takes as much memory as it is long, with its holes: use it for what is small.
+/// A result takes as much memory as it is long, with its holes: use it for small results.
 ///
 /// ```
 /// use std::io::Write;

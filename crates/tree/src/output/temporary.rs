@@ -6,8 +6,8 @@
 //! power cut leave a temporary name behind, which is removed when the next result with the same
 //! final name is begun; the final name never shows an unfinished result.
 //!
-//! A process holds a lock on each of its temporary files and directories. What nobody holds, whose
-//! process is gone, and what belongs to this user, is left behind.
+//! A process holds a lock on each of its temporary files and directories. An unlocked one whose
+//! process is gone, and which belongs to this user, is a leftover.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -72,7 +72,7 @@ struct Place {
 }
 
 impl Place {
-    /// Removes what has the name, with all that is in it.
+    /// Removes the file or directory with that name, with everything in it.
     fn remove(&self) -> io::Result<()> {
         // A subvolume of btrfs can hold files that cannot be removed one by one: immutable ones.
         match linux::delete_subvolume(&*self.dir, &self.name) {
@@ -87,7 +87,7 @@ impl Temporary {
     /// `AlreadyExists` if the name is taken.
     ///
     /// # Errors
-    /// What `make` returns; `Interrupted` after [`remove_all`].
+    /// The error of `make`; `Interrupted` after [`remove_all`].
     pub fn create<T>(
         dir: &Arc<OwnedFd>,
         final_name: &[u8],
@@ -136,7 +136,7 @@ impl Temporary {
     /// that no later result removes it.
     ///
     /// # Errors
-    /// What the kernel reports; `Interrupted` after [`remove_all`].
+    /// The kernel's error; `Interrupted` after [`remove_all`].
     pub fn keep(self) -> io::Result<Vec<u8>> {
         let mut kept = self.name().to_vec();
         kept.truncate(kept.len() - ENDING.len());
@@ -149,7 +149,7 @@ impl Temporary {
     /// Calls `rename` to give the result its final name. On failure, the temporary file is removed.
     ///
     /// # Errors
-    /// What `rename` returns; `Interrupted` after [`remove_all`].
+    /// The error of `rename`; `Interrupted` after [`remove_all`].
     pub fn finish<T>(self, rename: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let mut live = self.registry.lock()?;
         let renamed = rename(&self.place.name)?;
@@ -159,7 +159,7 @@ impl Temporary {
 }
 
 impl Temporary {
-    /// Calls `exchange` to swap the result with what has its final name, which is then removed.
+    /// Calls `exchange` to swap the result with the file of its final name, which is then removed.
     /// Returns the number of names removed.
     pub(crate) fn exchange(
         self,
@@ -201,7 +201,7 @@ fn locked(place: &Place) -> Option<File> {
     file.try_lock().is_ok().then_some(file)
 }
 
-/// Removes what processes that were killed have left behind of results with this name.
+/// Removes the leftovers of killed processes from results with this name.
 fn remove_leftovers(dir: &Arc<OwnedFd>, final_name: &[u8]) {
     // `dir` may be open for looking up names only.
     let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
@@ -209,7 +209,7 @@ fn remove_leftovers(dir: &Arc<OwnedFd>, final_name: &[u8]) {
         return;
     };
     let mut found = Vec::new();
-    // What cannot be listed stays.
+    // Names that cannot be listed stay.
     let _ = linux::for_each_name(&listed, |name| {
         let name = name.to_bytes();
         if found.len() < LEFTOVERS_MAX && process_of(name, final_name).is_some_and(is_gone) {
@@ -223,7 +223,7 @@ fn remove_leftovers(dir: &Arc<OwnedFd>, final_name: &[u8]) {
         let lock = locked(&place);
         let owner = lock.as_ref().and_then(|file| linux::stat(file).ok());
         if owner.is_some_and(|stat| stat.uid == linux::process_owner().0) {
-            // What cannot be removed stays, too: the new result gets another name.
+            // A file that cannot be removed stays, too: the new result gets another name.
             let _ = place.remove();
         }
     }

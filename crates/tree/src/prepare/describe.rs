@@ -6,7 +6,7 @@ use crate::{FileId, FileKind, ImageSummary, Inventory, Parallel, Result, Xattr, 
 /// Number of files that one job describes.
 const BATCH_FILES: u32 = 256;
 
-/// A file's description, beyond what an inventory holds.
+/// The properties of a file that an inventory does not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// The extended attributes.
@@ -36,7 +36,7 @@ impl Describe<'_> {
     ///
     /// # Errors
     /// [`crate::Error::File`] with the path of a file that cannot be described, unless such files
-    /// are skipped; or what `sink` returns.
+    /// are skipped; or the error of `sink`.
     pub fn read(
         &self,
         parallel: Parallel,

@@ -137,7 +137,7 @@ fn keep_groups(candidates: &mut Vec<SizedFile>) {
     candidates.extend(groups.filter(|group| group.len() > 1).flatten());
 }
 
-/// What is searched, and how.
+/// The subject and the means of a search.
 struct DuplicateSearch<'a> {
     inventory: &'a Inventory<'a>,
     parallel: Parallel,

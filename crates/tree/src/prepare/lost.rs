@@ -1,4 +1,4 @@
-//! Files that could not be read and are left out of what is written.
+//! Unreadable files, which are left out of the output.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What every container needs to know about a tree before and while it is written: identical files,
-//! extended attributes and link targets, content, what an older image has of it, and which files
+//! Facts about a tree that every container needs before and while it is written: identical files,
+//! extended attributes and link targets, content, equal content of an older image, and files that
 //! are left out.
 
 mod content;

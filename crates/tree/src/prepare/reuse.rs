@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How much of the content of files that may have moved is hashed. A wrong pair costs time and
-/// nothing else: what is kept is compared first.
+/// nothing else: data is compared before it is kept.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Number of files that one job hashes.
@@ -48,7 +48,7 @@ impl fmt::Debug for OldImage {
 
 /// Which file of an older image may hold the content of each file of an inventory.
 ///
-/// What cannot be read of the old image is as if it were missing.
+/// Unreadable parts of the old image count as missing.
 pub struct Reuse<'a> {
     old: &'a OldImage,
     inventory: &'a Inventory<'a>,

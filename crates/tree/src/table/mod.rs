@@ -13,7 +13,7 @@ pub use self::strings::Strings;
 /// is left stays in memory.
 ///
 /// # Panics
-/// All functions panic if an index is out of range. They unwind to [`Scratch::catch`] if what was
+/// All functions panic if an index is out of range. They unwind to [`Scratch::catch`] if data
 /// written to the file cannot be read.
 #[derive(Debug)]
 pub struct RecordTable<const N: usize> {

@@ -27,7 +27,7 @@ pub(super) struct Scratched {
     end: AtomicU64,
 }
 
-/// What a failed read unwinds with.
+/// The payload of the unwinding after a failed read.
 struct Unreadable(Error);
 
 impl Scratch {
@@ -59,8 +59,8 @@ impl Scratch {
         }
     }
 
-    /// Runs what uses tables: if a table cannot be read back, `run` ends there, and this returns
-    /// the error. Tables are read in too many places for each to return it.
+    /// Runs code that uses tables: if a table cannot be read back, `run` ends there, and this
+    /// returns the error. Tables are read in too many places for each to return it.
     ///
     /// # Errors
     /// [`Error::File`] with the directory of the temporary file; that of `run`.
@@ -98,7 +98,7 @@ impl Scratched {
         self.file.write_all_at(bytes, at)
     }
 
-    /// Reads what was written. If that fails, it unwinds to [`Scratch::catch`], without the message
+    /// Reads written records. If that fails, it unwinds to [`Scratch::catch`], without the message
     /// of a panic.
     pub(super) fn read(&self, bytes: &mut [u8], at: u64) {
         if let Err(error) = self.file.read_exact_at(bytes, at) {

@@ -17,7 +17,7 @@ struct Met {
     is_scattered: bool,
 }
 
-/// What a reference to an extent adds.
+/// The addition of a reference to an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Added {
     /// Whether it is the first one to the extent.

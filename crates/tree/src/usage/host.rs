@@ -32,7 +32,7 @@ impl StoredParts for HostDir {
     }
 }
 
-/// What an item refers to; `None` for a hole.
+/// The target of an item; `None` for a hole.
 fn part(item: &ExtentItem) -> Option<StoredPart> {
     let len = item.len;
     let form = item.algorithm.map_or(StorageForm::Plain, |it| {

@@ -6,7 +6,7 @@ use super::{Amount, Visitor};
 use crate::Result;
 use crate::{DirEntry, FileKind, Metadata};
 
-/// What a node stands for.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// A directory with everything below it.
@@ -22,7 +22,7 @@ pub enum NodeKind {
 pub struct UsageNode {
     /// The name; empty for the first node and for [`NodeKind::Others`].
     pub name: Box<[u8]>,
-    /// What it stands for.
+    /// Its kind.
     pub kind: NodeKind,
     /// The number of the node that holds it: smaller than its own. The first node has 0.
     pub parent: u32,
@@ -30,14 +30,14 @@ pub struct UsageNode {
     pub depth: u32,
     /// Names of regular files.
     pub files: u64,
-    /// What these take, as it adds to the totals.
+    /// Their amount, as it adds to the totals.
     pub amount: Amount,
 }
 
 /// Collects the use by directory.
 ///
-/// Nodes are in the order in which directories were entered: a directory comes before what it
-/// holds.
+/// Nodes are in the order in which directories were entered: a directory comes before the nodes
+/// that it holds.
 #[derive(Debug)]
 pub struct UsageTree {
     nodes: Vec<UsageNode>,
@@ -56,7 +56,7 @@ struct UnclosedDirectory {
 
 impl UsageTree {
     /// A collector that keeps the largest files of each directory, up to `files_max`, and
-    /// directories down to `depth_max` below the first one. What is not kept is part of the sums.
+    /// directories down to `depth_max` below the first one. Other files are part of the sums.
     pub fn new(files_max: usize, depth_max: u32) -> UsageTree {
         UsageTree {
             nodes: Vec::new(),

@@ -101,7 +101,7 @@ pub trait StoredParts {
     /// Calls `each` with the parts of a regular file.
     ///
     /// # Errors
-    /// The file cannot be read, or what `each` returns.
+    /// The file cannot be read; the error of `each`.
     fn stored_parts(&self, file: Ino, each: &mut dyn FnMut(StoredPart) -> Result<()>)
     -> Result<()>;
 }
@@ -167,7 +167,7 @@ impl StoredParts for ByExtents<'_> {
 /// Calls `each` with the hole between two offsets, if there is one.
 ///
 /// # Errors
-/// What `each` returns.
+/// The error of `each`.
 pub fn hole(from: u64, to: u64, each: &mut dyn FnMut(StoredPart) -> Result<()>) -> Result<()> {
     match to.saturating_sub(from) {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! The sums of a walk, and what each part of a file adds to them.
+//! The sums of a walk, and the share of each part of a file.
 
 use std::collections::HashMap;
 
@@ -58,7 +58,7 @@ impl Sums {
         self.totals.content_bytes = self.totals.content_bytes.saturating_add(size);
     }
 
-    /// Adds a part of a file, which may have been met under another name. Returns what that adds.
+    /// Adds a part of a file, which may have been met under another name. Returns the addition.
     pub(super) fn add(&mut self, file: (Ino, bool), part: &StoredPart) -> Amount {
         let totals = &mut self.totals;
         match *part {
@@ -111,7 +111,7 @@ impl Sums {
         }
     }
 
-    /// Adds a reference to an extent. `amount` is what it would add if it were the first one.
+    /// Adds a reference to an extent. `amount` is its addition if it is the first one.
     fn add_known(
         &mut self,
         id: ExtentId,

@@ -9,7 +9,7 @@ use crate::{DirEntry, FileKind, Metadata};
 /// The longest ending that is a type, in bytes: longer ones are names.
 const TYPE_BYTES_MAX: usize = 12;
 
-/// The type of a file with this name: what follows the last dot, in lower case, if it has only
+/// The type of a file with this name: the part behind the last dot, in lower case, if it has only
 /// letters and digits; empty otherwise. Numbers of versions behind `.so` are ignored.
 pub fn type_of(name: &[u8]) -> Vec<u8> {
     let mut rest = name;

@@ -56,7 +56,7 @@ impl Visitor for All<'_> {
 /// and of files with several names, and with the largest directory.
 ///
 /// # Errors
-/// [`Error::File`] with the path of what cannot be read; what the visitor returns.
+/// [`Error::File`] with the path of an unreadable file; the error of the visitor.
 pub fn measure(
     fs: &dyn FileSystem,
     parts: &dyn StoredParts,
@@ -143,7 +143,7 @@ struct FileTotals<'a> {
 }
 
 impl FileTotals<'_> {
-    /// Adds a file to the sums. Returns what it adds.
+    /// Adds a file to the sums. Returns its addition.
     fn measure(&mut self, entry: &DirEntry, metadata: &Metadata) -> Result<Amount> {
         let mut amount = Amount::default();
         let (ino, sums) = (entry.ino, &mut *self.sums);

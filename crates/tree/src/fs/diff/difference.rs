@@ -9,7 +9,7 @@ use crate::fs::{Device, FileKind, Time};
 pub struct Difference {
     /// The path from the root, without a leading `/`; empty for the root.
     pub path: Box<[u8]>,
-    /// What differs there.
+    /// The difference there.
     pub change: Change,
 }
 
@@ -19,7 +19,7 @@ impl fmt::Debug for Difference {
     }
 }
 
-/// What differs; the first tree's value comes first.
+/// The kind of a difference; the first tree's value comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Only the first tree has this name. The contents of a directory are not reported separately.

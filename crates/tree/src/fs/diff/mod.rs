@@ -97,7 +97,7 @@ struct PairBatch {
     error: Option<Error>,
 }
 
-/// What is known of a batch.
+/// The state of a batch.
 struct Finished {
     done: Vec<PairResult>,
     /// Why the next one could not be compared.
@@ -108,7 +108,7 @@ struct Finished {
 struct PairJob {
     path: Box<[u8]>,
     changes: Vec<Change>,
-    /// What remains to be compared.
+    /// The files that remain to be compared.
     pair: Option<(Ino, Ino, Metadata, Metadata)>,
 }
 
@@ -312,7 +312,7 @@ impl Links {
 }
 
 impl Compare<'_> {
-    /// Compares what the walk left open. Runs on any thread.
+    /// Compares the pairs that the walk left open. Runs on any thread.
     fn finish_batch(&self, batch: PairBatch, buffers: &mut Buffers) -> Finished {
         let mut done = Vec::with_capacity(batch.jobs.len());
         for job in batch.jobs {

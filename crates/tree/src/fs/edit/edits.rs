@@ -54,6 +54,7 @@ pub struct Edits {
     pub xattrs_only: Patterns,
     /// Names of extended attributes to leave out.
     pub xattrs_exclude: Patterns,
-    /// Additions and changes, in order. Of the edits above, only the time affects what they set.
+    /// Additions and changes, in order. Of the edits above, only the time affects the files that
+    /// they set.
     pub additions: Vec<Addition>,
 }

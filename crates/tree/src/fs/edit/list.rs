@@ -8,12 +8,12 @@ use super::pattern::Patterns;
 use crate::fs::is_valid_name;
 use crate::{Device, FileId, FileKind, Inventory, Time, WalkStep, Xattr, base64};
 
-/// What is wrong with a list, and on which line.
+/// A fault in a list, and its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListError {
     /// The line number, starting at 1.
     pub line: usize,
-    /// What is wrong.
+    /// The fault, in words.
     pub what: &'static str,
 }
 
@@ -34,7 +34,7 @@ pub struct Addition {
     pub what: Added,
 }
 
-/// What to add or change.
+/// A file to add, or a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
     /// A file without content: any type except a regular file.

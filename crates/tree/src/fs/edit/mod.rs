@@ -194,7 +194,7 @@ impl FileSystem for Edited {
     }
 
     fn storage(&self) -> Storage {
-        // Added files are stored uncompressed and have no identities, whatever the source has.
+        // Added files are stored uncompressed and have no identities, unlike those of the source.
         self.filtered.storage()
     }
 

@@ -21,7 +21,7 @@ use super::outcome::{Aspect, Unrestored};
 use super::stored::{Failure, StoredCopies, StoredWorkspace, StoredWriter};
 use crate::{Error, Result};
 
-/// What was being done to the source when it failed. No failure to write has this verb.
+/// The verb of a failed read of the source. No failure to write has this verb.
 const READ: &str = "read";
 
 /// How much content a thread holds at once if blocks are read of which the size is not known. Reads
@@ -49,7 +49,7 @@ pub(super) struct Maker<'a> {
     clones: Clones,
 }
 
-/// What a thread keeps between files.
+/// The state that a thread keeps between files.
 pub(super) struct Workspace {
     buf: Vec<u8>,
     stored: StoredWorkspace,
@@ -58,7 +58,7 @@ pub(super) struct Workspace {
     denied: Option<(u32, u32, String)>,
 }
 
-/// What a job did besides writing all its files.
+/// The summary of a job.
 #[derive(Default)]
 pub(super) struct WorkerResult {
     pub(super) unrestored: Unrestored,
@@ -66,7 +66,7 @@ pub(super) struct WorkerResult {
     pub(super) missing: Vec<FileId>,
     /// Files that could not be read. Of a directory, these are only its extended attributes.
     pub(super) lost: Vec<(FileId, Error)>,
-    /// What was written as it is stored.
+    /// Extents written as they are stored.
     pub(super) stored: StoredCopies,
     /// The number of files that were cloned.
     pub(super) cloned: u64,
@@ -205,7 +205,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Removes what was written of a file that cannot be read.
+    /// Removes the written part of a file that cannot be read.
     fn lose(&self, dir: &OwnedFd, entry: EntryId, error: Error, ws: &mut Workspace) -> Result<()> {
         match linux::unlink_at(dir, &self.inventory.name(entry)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -447,7 +447,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Shares a part of a file with what was written before, or copies it.
+    /// Shares a part of a file with earlier data, or copies it.
     fn share_or_copy(
         &self,
         stored: &StoredWriter,

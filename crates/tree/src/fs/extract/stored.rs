@@ -20,7 +20,7 @@ const WRITTEN_MAX: usize = 64;
 /// The most extents that are remembered so that others can share with them.
 const KNOWN_MAX: usize = 1 << 20;
 
-/// What was written to a mounted btrfs as it was stored.
+/// Counts of extents written to a mounted btrfs as they were stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredCopies {
     /// The extents that were written as they are encoded; each was decoded before.
@@ -34,7 +34,7 @@ pub struct StoredCopies {
 }
 
 impl StoredCopies {
-    /// Adds what another thread wrote.
+    /// Adds the counts of another thread.
     pub(super) fn append(&mut self, other: StoredCopies) {
         self.kept += other.kept;
         self.shared += other.shared;
@@ -56,7 +56,7 @@ pub(super) struct StoredWriter {
 /// it.
 type Key = (ExtentId, u64);
 
-/// What is known of stored bytes of the source.
+/// The state of stored bytes of the source.
 #[derive(Clone, Copy)]
 enum StoredCopy {
     /// A thread writes them.
@@ -75,7 +75,7 @@ struct Written {
     skip: u64,
 }
 
-/// What a thread needs to write extents.
+/// The state that a thread needs to write extents.
 #[derive(Default)]
 pub(super) struct StoredWorkspace {
     decoder: Option<Decoder>,
@@ -89,12 +89,12 @@ pub(super) struct StoredWorkspace {
 }
 
 impl StoredWorkspace {
-    /// Forgets what was written to a file that was given up.
+    /// Forgets the extents of a file that was given up.
     pub(super) fn forget_written(&mut self) {
         self.written.clear();
     }
 
-    /// Reads back what was written to a file as it is encoded.
+    /// Reads back the encoded extents of a file.
     ///
     /// # Errors
     /// As for [`WrittenExtent::read_back`].
@@ -144,7 +144,7 @@ impl StoredWriter {
             && (extent.len.is_multiple_of(sector) || extent.end() == size)
     }
 
-    /// Writes an encoded extent of the source as it is stored, or what it decodes to where Linux
+    /// Writes an encoded extent of the source as it is stored, or decoded where Linux
     /// does not take it.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl StoredWriter {
         self.share_or(key, part, stored_offset, out, ws, |_| write())
     }
 
-    /// Shares with what was written before, or calls `write` and remembers that.
+    /// Shares earlier data, or calls `write` and remembers that.
     fn share_or(
         &self,
         key: Option<Key>,
@@ -247,7 +247,7 @@ impl StoredWriter {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody writes these bytes. A thread that writes waits for no others, so this
+    /// Waits until no thread writes these bytes. A thread that writes waits for no others, so this
     /// ends.
     fn claim(&self, key: Key) -> Claim {
         let mut known = self.known();
@@ -377,7 +377,7 @@ impl Drop for Settling<'_> {
 }
 
 enum Claim {
-    /// Nobody has written it, and others wait until it is settled.
+    /// It is not written, and others wait until it is settled.
     Mine,
     Written(Written),
     /// Too many are remembered.
@@ -390,7 +390,7 @@ pub(super) enum Failure {
     Read(Error),
     /// The target cannot be written.
     Write(io::Error),
-    /// The target does not have what was written to it.
+    /// The target does not read back as it was written.
     ReadBack(Error),
 }
 
@@ -400,7 +400,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Decodes the stored bytes as a whole: Linux does not look at them before somebody reads the file.
+/// Decodes the stored bytes as a whole: Linux does not look at them before the file is read.
 fn decode(ws: &mut StoredWorkspace, encoding: &Encoding) -> Result<()> {
     if !encoding.algorithm.is_extent(&ws.stored) {
         return Err(Error::Unverified("the extent is not one that Linux reads"));

@@ -40,7 +40,7 @@ impl HostDir {
     /// is on another file system.
     ///
     /// # Errors
-    /// What the kernel reports, or what `each` returns.
+    /// The kernel's error, or that of `each`.
     pub(crate) fn for_each_extent_item(
         &self,
         file: Ino,

@@ -70,7 +70,7 @@ impl Level {
 /// Symbolic links are not followed.
 ///
 /// # Errors
-/// What `each` returns, or the kernel reports; [`Error::Limit`] for directories that are nested too
+/// The error of `each`, or of the kernel; [`Error::Limit`] for directories that are nested too
 /// deeply.
 pub fn walk_host_dir(
     root: &OwnedFd,

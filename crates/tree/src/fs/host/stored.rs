@@ -54,7 +54,7 @@ impl StoredExtents {
     /// The file system of an open directory; `None` if it is not a btrfs.
     ///
     /// # Errors
-    /// What the kernel reports; `PermissionDenied` without the privilege to read extents as they
+    /// The kernel's error; `PermissionDenied` without the privilege to read extents as they
     /// are stored.
     pub(super) fn of(root: impl AsFd) -> io::Result<Option<StoredExtents>> {
         let root = root.as_fd();
@@ -199,7 +199,7 @@ impl StoredExtents {
         };
         let (generation, ram_bytes) = (long(0)?, long(8)?);
         let [compression, encryption, other @ .., kind] = *bytes.get(16..)?.first_chunk::<5>()?;
-        // What can be decoded by nobody but Linux is read through it.
+        // An extent that only Linux can decode is read through it.
         let algorithm = self
             .algorithm(compression)
             .filter(|_| encryption == 0 && other == [0; 2] && ram_bytes <= ENCODED_BYTES_MAX);
@@ -296,7 +296,7 @@ impl StoredExtents {
     }
 }
 
-/// What tells an extent from all others of the file system, now and before: its place and the
+/// The identity of an extent in the file system, now and before: its place and the
 /// transaction that made it, because another extent can get its place when it is gone.
 fn identity(at: u64, generation: u64) -> Option<ExtentId> {
     // Places are multiples of 4 KiB and below 2^52; transactions do not come round in the life of a

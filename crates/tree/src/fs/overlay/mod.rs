@@ -28,10 +28,10 @@ const NUMBERS: u64 = 1 << 32;
 /// A file of the base keeps its number, and costs no memory until it is changed. Then it is *copied
 /// up*: its metadata moves to a node. Its content, link target, extended attributes and names stay
 /// those of the base unless they are changed too. A file that is copied up has no
-/// [`FileIdentity`](super::FileIdentity), because it differs from what the store holds.
+/// [`FileIdentity`](super::FileIdentity), because it differs from the stored file.
 ///
-/// Each node has a `C`: what the user of the overlay stores for it in addition to metadata. A file
-/// that is copied up gets the default.
+/// Each node has a `C`: data that the user of the overlay stores for it in addition to metadata. A
+/// file that is copied up gets the default.
 ///
 /// Names are not checked. The caller ensures that a name [is valid](super::is_valid_name), that a
 /// directory has only one name, and that it is not moved into itself. A failed operation changes
@@ -54,7 +54,7 @@ impl<C> Overlay<C> {
         Overlay::new_in(&Scratch::memory(), root, content)
     }
 
-    /// Like [`Overlay::new`], with less in memory. What is used in the order in which it is added
+    /// Like [`Overlay::new`], with less in memory. Using records in the order of their addition
     /// is as fast.
     pub fn new_in(scratch: &Scratch, root: &Metadata, content: C) -> Overlay<C> {
         let (mut nodes, mut names) = (OverlayNodes::new(scratch), NameTable::new(scratch));
@@ -97,8 +97,8 @@ impl<C> Overlay<C> {
         self.nodes.len()
     }
 
-    /// The memory that it holds in its tables, in bytes, without what the users' data of files
-    /// points to.
+    /// The memory that it holds in its tables, in bytes, without those that the users' data of
+    /// files points to.
     pub fn memory_bytes(&self) -> usize {
         self.nodes.memory_bytes()
             + self.names.memory_bytes()

@@ -124,7 +124,7 @@ impl NameTable {
         self.dir(dir).count as usize
     }
 
-    /// What a name stands for: a node, or nothing if it hides one of the base.
+    /// The target of a name: a node, or nothing if it hides one of the base.
     pub(super) fn find(&self, dir: DirId, name: &[u8]) -> Option<Option<NodeId>> {
         let entry = self.find_entry(self.dir(dir), name)?;
         Some(self.entry(entry).node)
@@ -179,7 +179,7 @@ impl NameTable {
         Ok(())
     }
 
-    /// Gives a name to a node, or hides it, and returns what it stood for. There must be
+    /// Gives a name to a node, or hides it, and returns its former target. There must be
     /// [room](Names::reserve) for it.
     pub(super) fn insert(
         &mut self,

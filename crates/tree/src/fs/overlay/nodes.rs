@@ -6,7 +6,7 @@ use super::tables::{DirId, NodeId, push, reserve};
 use crate::fs::{Device, FileAttributes, FileKind, Ino, Metadata, Time, Xattr};
 use crate::{Error, RecordTable, Result, Scratch, high_u32, low_u32, wide_u64};
 
-/// What a node is in addition to its metadata.
+/// The kind of a node, with its data.
 #[derive(Clone, Copy)]
 pub(super) enum NodeBody {
     /// Its metadata is all there is.
@@ -48,7 +48,7 @@ enum Tag {
 /// The index of a [`Rare`] plus 1.
 type RareId = NonZeroU32;
 
-/// What few files have, but all of a send stream. 44 bytes when packed.
+/// Properties that few files have, but all of a send stream. 44 bytes when packed.
 #[derive(Clone, Copy)]
 struct Rare {
     /// Access, change and birth time.

@@ -103,8 +103,8 @@ impl Tar {
         })
     }
 
-    /// Reads an archive that `fill` writes into an unnamed file in the directory `spool`: for what
-    /// can only be read once, such as a pipe, and for a decompressor.
+    /// Reads an archive that `fill` writes into an unnamed file in the directory `spool`: for input
+    /// that can only be read once, such as a pipe, and for a decompressor.
     ///
     /// # Errors
     /// As for [`Tar::open`]; [`Error::File`] with the directory if the file cannot be created or

@@ -41,7 +41,7 @@ const IMPLIED_DIRECTORY: Metadata = Metadata::new(FileKind::Directory, 0o755);
 /// How much is read at once when looking for headers.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// What the headers of an archive describe.
+/// The contents that the headers of an archive describe.
 pub(super) struct Index {
     pub(super) tree: Overlay<InArchive>,
     pub(super) notes: Notes,

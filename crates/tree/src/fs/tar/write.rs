@@ -35,7 +35,7 @@ const FILLED_BYTES_MAX: u64 = 64 << 10;
 /// Fewer bytes than this are collected before they are written.
 const OUTPUT_BUFFER_BYTES: usize = 64 << 10;
 
-/// A summary of what was written.
+/// A summary of the written archive.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Entries in the archive: files of all types, and hard links.
@@ -60,12 +60,12 @@ pub struct Summary {
 /// nanoseconds, link targets, device numbers, extended attributes and hard links. It does not store
 /// other times or file attributes.
 ///
-/// With `skip_unreadable`, files that cannot be read are left out. What is written cannot be taken
+/// With `skip_unreadable`, files that cannot be read are left out. Written bytes cannot be taken
 /// back, so files of more than one part or name are read once before.
 ///
 /// # Errors
 /// [`Error::File`] if a file cannot be read or became shorter while it was read; [`Error::Io`] if
-/// `out` cannot be written. What was written to `out` before an error is not a valid archive.
+/// `out` cannot be written. The bytes written to `out` before an error are not a valid archive.
 pub fn write(
     inventory: &Inventory<'_>,
     skip_unreadable: bool,
@@ -388,7 +388,7 @@ impl MemberReader<'_> {
             _ => None,
         };
         header.xattrs = match self.inventory.tree().xattrs(ino) {
-            // What is in a directory can still be read.
+            // The files of a directory can still be read.
             Err(error) if self.skip_unreadable && metadata.kind == FileKind::Directory => {
                 piece.unreadable.push((inventory.path(entry), error));
                 Vec::new()

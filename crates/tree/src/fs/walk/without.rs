@@ -8,7 +8,7 @@ use crate::{Scratch, wide_u64};
 const NONE: u32 = u32::MAX;
 
 impl<'t> Inventory<'t> {
-    /// The same tree without some names and what is below them. A file is left out with its last
+    /// The same tree without some names and all below them. A file is left out with its last
     /// name; one that loses its first name only has another first name.
     #[must_use]
     pub fn without(&self, is_left_out: impl Fn(EntryId) -> bool) -> Inventory<'t> {
