@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 1 << 62;
 #[non_exhaustive]
 pub struct Options {
     /// How extents are compressed: zlib 1 to 9, LZO, or zstd -15 to 15; `None` stores uncompressed
-    /// what no rule or property says to compress. A file's property `btrfs.compression` chooses
+    /// the files without a rule or property. A file's property `btrfs.compression` chooses
     /// another algorithm.
     pub compression: Option<Settings>,
     /// Overrides for files that match a pattern, also of the property. The first matching rule
@@ -44,13 +44,13 @@ pub struct Options {
     /// Whether to store block group items in a tree of their own. Linux before 6.1 then mounts the
     /// file system read-only.
     pub block_group_tree: bool,
-    /// Size of the file system in bytes; `None` for what the content needs plus `slack`. On a
+    /// Size of the file system in bytes; `None` for that of the content plus `slack`. On a
     /// device, the device's size.
     pub size: Option<u64>,
     /// Bytes of unallocated space after the last block group, beside the free space that Linux
     /// needs before it changes anything. 0 leaves nothing free: Linux can then only read. `None`
-    /// leaves what Linux needs if that is at most a twenty-fifth of the rest, otherwise just enough
-    /// to delete files and to grow the file system.
+    /// leaves the space that Linux needs if that is at most a twenty-fifth of the rest, otherwise
+    /// just enough to delete files and to grow the file system.
     pub slack: Option<u64>,
     /// Directories that become subvolumes.
     pub subvolumes: Vec<NewSubvolume>,

@@ -22,7 +22,7 @@ const NANOSECONDS_END: u32 = 1_000_000_000;
 
 const UNKNOWN: &str = "send stream has an unknown command";
 
-/// The attributes of a command by their number, in whatever order they came.
+/// The attributes of a command by their number, in any order.
 struct Attributes<'a> {
     values: [Option<&'a [u8]>; attribute::COUNT],
     /// The offset of the command's header in the stream, for errors.
@@ -66,7 +66,7 @@ impl<'a> Attributes<'a> {
         array.map_err(|_| self.wrong(what, kind.into()))
     }
 
-    /// What `read` returns for an attribute, or `None` if the command does not have it.
+    /// The result of `read` for an attribute, or `None` if the command does not have it.
     fn optional<T>(
         &mut self,
         kind: u16,

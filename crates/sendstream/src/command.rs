@@ -30,8 +30,8 @@ pub enum Command<'a> {
     Subvol {
         /// Its name.
         path: &'a [u8],
-        /// What will be its received UUID: that of the subvolume that was sent, or that one's own
-        /// received UUID.
+        /// The UUID that becomes its received UUID: that of the subvolume that was sent, or that
+        /// one's own received UUID.
         uuid: [u8; 16],
         /// The transaction of the last change to the subvolume that was sent.
         ctransid: u64,
@@ -388,7 +388,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// What is wrong with its names, if anything: paths that are absolute or have components that
+    /// The fault of its names, if any: paths that are absolute or have components that
     /// are empty, `.`, `..`, or no name for Linux; the subvolume itself where a file in it is
     /// needed; symlink targets and attribute names that Linux does not have.
     /// [`crate::StreamReader`] refuses such commands unless asked not to.

@@ -48,7 +48,7 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
     /// Prints a command.
     ///
     /// # Errors
-    /// What the output reports; [`Error::InvalidInput`] for a year that btrfs-progs cannot print.
+    /// The error of the output; [`Error::InvalidInput`] for a year that btrfs-progs cannot print.
     pub fn command(&mut self, command: &Command<'_>) -> Result<()> {
         let Some(path) = command.path() else {
             return Ok(());
@@ -84,7 +84,7 @@ impl<W: Write, Z: Fn(i64) -> i32> Dump<W, Z> {
         escape(path, to);
     }
 
-    /// Writes what comes after the path; false if the command has no line.
+    /// Writes the part after the path; false if the command has no line.
     fn rest(&self, command: &Command<'_>, to: &mut Vec<u8>) -> Result<bool> {
         match *command {
             Command::Subvol { uuid, ctransid, .. } => {

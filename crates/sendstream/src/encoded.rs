@@ -106,7 +106,7 @@ impl EncodedWrite<'_> {
     /// content.
     ///
     /// # Errors
-    /// [`Error::Unverified`] says what is wrong with the data.
+    /// [`Error::Unverified`] with the fault of the data.
     pub fn decode_exactly<'b>(
         &self,
         decoder: &mut Decoder,
@@ -179,7 +179,7 @@ impl EncodedWrite<'_> {
         rest.split_at(to_usize(self.unencoded_file_len)).0
     }
 
-    /// What is wrong with the numbers, if anything, and the number.
+    /// The fault of the numbers, if any, and the number.
     pub(crate) fn fault(&self) -> Option<(&'static str, u64)> {
         let end = self.unencoded_offset.checked_add(self.unencoded_file_len);
         if self.unencoded_len == 0 || self.unencoded_len > ENCODED_BYTES_MAX {

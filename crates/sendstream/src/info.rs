@@ -1,4 +1,4 @@
-//! What a stream holds: sizes by command and algorithm, and what it changes.
+//! The contents of a stream: sizes by command and algorithm, and changes.
 
 use std::io::Read;
 
@@ -30,11 +30,11 @@ pub struct EncodedTotal {
     pub extents: u64,
     /// Their data in the stream, in bytes.
     pub stored_bytes: u64,
-    /// What the files get from them, in bytes.
+    /// The bytes that files get from them.
     pub file_bytes: u64,
 }
 
-/// What a stream does to the files of a subvolume.
+/// The changes that a stream makes to the files of a subvolume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// New files that are not directories.
@@ -66,16 +66,16 @@ pub struct Changes {
     pub attributes: u64,
 }
 
-/// A subvolume of a stream and what the stream does to it.
+/// A subvolume of a stream, and its changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubvolumeChanges {
     /// The subvolume.
     pub subvolume: SentSubvolume,
-    /// What is done to it.
+    /// Its changes.
     pub changes: Changes,
 }
 
-/// What the streams of an input hold.
+/// The contents of the streams of an input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamInfo {
     /// The versions of the streams, each once, in order.

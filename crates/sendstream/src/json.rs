@@ -60,7 +60,7 @@ pub fn command(record: &CommandRecord<'_>, with_data: bool) -> String {
 ///
 /// # Errors
 /// [`Error::Part`] with the number of a line that does not have this form, or whose command a
-/// reader would refuse; what the input or the output reports.
+/// reader would refuse; the error of the input or the output.
 pub fn build(mut input: impl BufRead, mut output: impl Write) -> Result<()> {
     let mut line = Vec::new();
     let (mut version, mut number) = (None, 0);

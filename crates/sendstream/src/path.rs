@@ -1,4 +1,4 @@
-//! What a path in a stream may be.
+//! The rules for paths in a stream.
 #![cfg_attr(
     not(test),
     warn(
@@ -13,7 +13,7 @@
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// Checks a path of a stream, which is relative to its subvolume; the empty one names the subvolume
-/// itself. Returns what is wrong with it.
+/// itself. Returns its fault.
 ///
 /// A path that passes has no empty component, no `.`, no `..`, no NUL and no name that Linux does
 /// not have. It can still lead through a symlink: receivers must not follow one.

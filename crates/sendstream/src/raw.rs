@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-/// What a stream begins with. The version follows, 4 bytes.
+/// The magic number of a stream. The version follows, 4 bytes.
 pub(crate) const MAGIC: &[u8; 13] = b"btrfs-stream\0";
 /// The size of a stream's header (`struct btrfs_stream_header`).
 pub(crate) const STREAM_HEADER_BYTES: usize = MAGIC.len() + 4;

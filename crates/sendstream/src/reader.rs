@@ -60,7 +60,7 @@ const RESTART_BYTES_MAX: usize = 1 << 20;
 pub struct StreamReader<R> {
     input: R,
     buffer: Vec<u8>,
-    /// What was read and not yet returned.
+    /// Bytes read and not yet returned.
     unread: Range<usize>,
     /// The offset of the unread bytes in the input.
     at: u64,
@@ -87,7 +87,7 @@ enum ReaderState {
     Failed,
 }
 
-/// What is known about the current stream.
+/// The state of the current stream.
 #[derive(Clone, Copy)]
 struct Inside {
     version: Version,
@@ -109,7 +109,7 @@ pub struct CommandRecord<'a> {
     pub number: u64,
     /// The version of its stream.
     pub version: Version,
-    /// Its bytes, with its header: what [`StreamWriter::copy`](crate::StreamWriter::copy) takes.
+    /// Its bytes, with its header, for [`StreamWriter::copy`](crate::StreamWriter::copy).
     pub bytes: &'a [u8],
     /// The command.
     pub command: Command<'a>,
@@ -152,7 +152,7 @@ impl<R: Read> StreamReader<R> {
     }
 
     /// Refuses commands with a payload of more than this many bytes; [`COMMAND_BYTES_MAX`] unless
-    /// set. Memory grows with what arrives, not with what a header claims.
+    /// set. Memory grows with received bytes, not with the length that a header claims.
     #[must_use]
     pub fn command_bytes_max(self, bytes: u32) -> Self {
         StreamReader {
@@ -171,7 +171,7 @@ impl<R: Read> StreamReader<R> {
     }
 
     /// Reads no byte behind the command that is returned, so that after [`Command::End`] the next
-    /// reader of the input gets what follows. An error can have read more.
+    /// reader of the input gets the bytes that follow. An error can have read more.
     #[must_use]
     pub fn exactly(self) -> Self {
         StreamReader {
@@ -317,7 +317,7 @@ impl<R: Read> StreamReader<R> {
         true
     }
 
-    /// Ends reading and returns the input. What was read ahead is lost.
+    /// Ends reading and returns the input. Bytes read ahead are lost.
     pub fn into_inner(self) -> R {
         self.input
     }
@@ -437,7 +437,7 @@ impl<R: Read> StreamReader<R> {
 }
 
 impl Inside {
-    /// What is known after this command.
+    /// The state after this command.
     fn after(mut self, command: &Command<'_>, at: u64) -> Result<Inside> {
         let got = command.number().into();
         if command.starts_subvolume() {

@@ -7,7 +7,7 @@ use tree::{Error, Result, Sha256};
 use crate::raw::{COMMAND_HEADER_BYTES, Version};
 use crate::reader::{CommandRecord, StreamReader};
 
-/// What [`without_restarts`] has read.
+/// The result of [`without_restarts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Continuous {
     /// The version of the stream.
@@ -18,7 +18,7 @@ pub struct Continuous {
     pub restarts: u64,
 }
 
-/// The error if the second start does not repeat what was sent before.
+/// The error if the second start does not repeat the earlier commands.
 const DIFFERS: &str =
     "Linux was interrupted while it sent the stream, and sends another one after that";
 
@@ -32,12 +32,12 @@ const DIFFERS: &str =
 ///
 /// # Errors
 /// As for [`StreamReader`]; [`Error::Inconsistent`] if the stream differs when it is sent again;
-/// what `each` returns.
+/// the error of `each`.
 pub fn without_restarts<R: Read>(
     input: R,
     mut each: impl FnMut(&CommandRecord<'_>) -> Result<()>,
 ) -> Result<Continuous> {
-    // What Linux sends is taken as it is.
+    // The commands of Linux are taken as they are.
     let mut reader = StreamReader::new(input).any_paths();
     let version = reader.next_stream()?;
     let Some(version) = version else {

@@ -2,12 +2,12 @@
 
 use crate::command::Command;
 
-/// What a stream says about a subvolume when it starts.
+/// The description of a subvolume at the start of its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentSubvolume {
     /// Its name.
     pub name: Box<[u8]>,
-    /// What will be its received UUID.
+    /// The UUID that becomes its received UUID.
     pub uuid: [u8; 16],
     /// The transaction of its last change.
     pub ctransid: u64,

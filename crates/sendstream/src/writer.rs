@@ -53,7 +53,7 @@ impl<W: Write> StreamWriter<W> {
     /// Starts a stream.
     ///
     /// # Errors
-    /// What the output reports.
+    /// The output's error.
     pub fn header(&mut self) -> Result<()> {
         self.copy(&stream_header(self.version))
     }
@@ -61,7 +61,7 @@ impl<W: Write> StreamWriter<W> {
     /// Writes a command.
     ///
     /// # Errors
-    /// Those of [`Command::emit`], and what the output reports.
+    /// Those of [`Command::emit`], and the error of the output.
     pub fn command(&mut self, command: &Command<'_>) -> Result<()> {
         self.command.clear();
         command.emit(self.version, &mut self.command)?;
@@ -75,7 +75,7 @@ impl<W: Write> StreamWriter<W> {
     /// those that [`Command::emit`] made.
     ///
     /// # Errors
-    /// What the output reports.
+    /// The output's error.
     pub fn copy(&mut self, commands: &[u8]) -> Result<()> {
         self.output.write_all(commands)?;
         self.at += commands.len() as u64;

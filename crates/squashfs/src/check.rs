@@ -123,7 +123,7 @@ impl ImageCheck<'_> {
         let superblock = *self.image.superblock();
         let mut stored = Vec::new();
         let mut tails = HashMap::new();
-        // Sized by what was found: the count in the image may be wrong.
+        // Sized by the entries found: the count in the image may be wrong.
         let mut has_number = vec![false; inventory.file_count() as usize + 1];
         let mut stored_max = STORED_MIN;
         self.numbers = vec![0; inventory.file_count() as usize];

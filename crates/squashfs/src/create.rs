@@ -18,7 +18,7 @@ use crate::superblock::SUPERBLOCK_BYTES;
 use crate::verify::{self, ExpectedImage};
 
 /// Creates an image of a tree. The same tree and options give the same bytes,
-/// whatever the number of threads. The caller commits the output.
+/// for any number of threads. The caller commits the output.
 ///
 /// Times lose their fraction of a second, and only the modification time is kept. Sockets and
 /// devices are stored.

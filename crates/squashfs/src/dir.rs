@@ -49,7 +49,7 @@ pub(crate) struct ListingReader<'a> {
 impl<'a> ListingReader<'a> {
     /// The entries of a listing, from its start.
     ///
-    /// `Ok(None)` if the listing is empty, whatever its position.
+    /// `Ok(None)` if the listing is empty, at any position.
     pub(crate) fn new(image: &'a Image, end: u64, listing: &DirListing) -> Result<Option<Self>> {
         Self::from(
             image,
@@ -208,7 +208,7 @@ pub(crate) fn list_readable(
     errors.extend(read_index(image, listing, (index, index_count), &mut starts).err());
     let mut done = 0;
     for (skipped, from) in &starts {
-        // It was read already, as what follows an earlier start.
+        // It was read already, behind an earlier start.
         if *skipped < done {
             continue;
         }

@@ -77,7 +77,7 @@ impl<T: zerocopy::FromBytes + zerocopy::IntoBytes> LookupTable<T> {
         })
     }
 
-    /// Position of the first block, which is also the end of whatever precedes this table.
+    /// Position of the first block, which is also the end of the part before this table.
     pub(crate) fn start(&self) -> u64 {
         self.blocks.first().copied().unwrap_or(self.end)
     }

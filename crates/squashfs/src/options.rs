@@ -68,7 +68,7 @@ pub struct Options {
     /// Offset of the image in the output; bytes before it are left untouched.
     pub offset: u64,
     /// Whether to copy blocks from a source with the same codec and block size, and any other
-    /// compressed data of the source that forms a block of this image, whatever the level.
+    /// compressed data of the source that forms a block of this image, at any level.
     pub keep_blocks: bool,
     /// An older image with the same codec and block size, whose blocks are kept where their content
     /// is unchanged. Fragment blocks are kept as a whole while at least three quarters of them are

@@ -86,7 +86,7 @@ fn read_table<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
     let read = |end| damaged_or(LookupTable::read(image, at, end, place, count));
     let table = read(next.map(|(start, _)| start))?;
     match (table, next) {
-        // Where the next one starts may be what is damaged.
+        // The start of the next one may be damaged.
         (Err(damage), Some((start, end))) if !is_chain(image, start, end) => {
             let table = read(None)?;
             if table.is_ok() {

@@ -55,7 +55,7 @@ pub struct Superblock {
     pub fragment_table: Option<u64>,
     /// Position of the export table's list, if there is one.
     pub export_table: Option<u64>,
-    /// The position that Linux takes for that of the export table, whatever the flag says.
+    /// The position that Linux takes for that of the export table, even without the flag.
     pub export_position: Option<u64>,
     /// Position of the id table's list.
     pub id_table: u64,

@@ -264,7 +264,7 @@ mod tests {
     use testkit::{Rng, TempDir};
     use tree::{HostDir, Limits, NoProgress};
 
-    /// The lengths of a real run give the size of the real image, whatever the settings.
+    /// The lengths of a real run give the size of the real image, for all settings.
     #[test]
     fn an_image_of_the_lengths_of_its_blocks_has_its_size() {
         let dir = TempDir::new();

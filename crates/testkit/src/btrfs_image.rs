@@ -363,7 +363,7 @@ impl BtrfsImage {
         });
     }
 
-    /// Changes the key of an item. The order of the leaf stays, whatever the key.
+    /// Changes the key of an item. The order of the leaf stays.
     pub fn rekey(&mut self, tree: u64, key: BtrfsKey, to: BtrfsKey) {
         self.edit_items(tree, self.item(tree, key).leaf, |items| {
             let item = items.iter_mut().find(|item| item.0 == key);

@@ -1,5 +1,5 @@
-//! What the tests share: external programs, loop mounts, golden files, random bytes, temporary
-//! directories, and trees, valid and invalid.
+//! The shared parts of the tests: external programs, loop mounts, golden files, random bytes,
+//! temporary directories, and trees, valid and invalid.
 //!
 //! This is only a development dependency. Everything here panics with a reason if it fails, because
 //! tests cannot do anything better with an error.

@@ -88,8 +88,8 @@ pub fn newer_tool(name: &str) -> Option<Tool> {
 /// Reports that the running test is skipped because this machine cannot run it; the test must then
 /// return.
 ///
-/// Use this for what no installation can fix, such as missing privileges; it does not fail with
-/// `CI=true`.
+/// Use this for causes that no installation can fix, such as missing privileges; it does not fail
+/// with `CI=true`.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
     // Set by cargo for the tests of a crate. Test names are unique only within it.

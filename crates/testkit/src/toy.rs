@@ -1,4 +1,4 @@
-//! The smallest possible container: shows what it takes to add a new one, both reading and writing.
+//! The smallest possible container: shows how to add a new one, both reading and writing.
 //!
 //! A toy is a list of texts, each preceded by its length in 8 bytes. Each path has a record: the
 //! path, the path of the file's first name and, if these are equal, numbers, the content or link

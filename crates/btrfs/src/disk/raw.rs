@@ -9,7 +9,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 /// `_BHRfS_M`, at [`Superblock::magic`].
 pub(crate) const MAGIC: [u8; 8] = *b"_BHRfS_M";
 
-/// Bytes reserved for a checksum in a superblock and in a tree block, whatever the algorithm.
+/// Bytes reserved for a checksum in a superblock and in a tree block, for any algorithm.
 pub(crate) const CHECKSUM_BYTES: usize = 32;
 /// Size of a superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: usize = 4096;

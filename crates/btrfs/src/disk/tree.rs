@@ -1,6 +1,6 @@
 //! Trees: finds items by key, and iterates over them in order.
 //!
-//! Every iteration ends, whatever the image contains: a block is one level below its parent, and
+//! Every iteration ends, even in a hostile image: a block is one level below its parent, and
 //! its keys lie between its pointer's key and the next one's, so that no block is visited twice.
 
 use std::sync::Arc;

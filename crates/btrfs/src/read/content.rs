@@ -111,7 +111,7 @@ impl Subvolume {
                 ..
             } => buf.fill(0),
             ExtentBody::Stored { extent, offset, .. } => {
-                // What is inline can be read without the tree of checksums.
+                // Inline data can be read without the tree of checksums.
                 let checksums = self.checksums(inode)?;
                 extent.read(volume, checksums, offset.saturating_add(skip), buf)?;
             }
@@ -128,7 +128,7 @@ impl Subvolume {
                 at,
             } => {
                 let sectorsize = volume.superblock.sectorsize;
-                // Newer kernels compress a whole sector, whatever the file's size.
+                // Newer kernels compress a whole sector, even of a smaller file.
                 let room = (to_usize(ram_bytes)).next_multiple_of(to_usize(sectorsize));
                 let mut content = vec![0; room];
                 volume.with_buffers(|worker| {

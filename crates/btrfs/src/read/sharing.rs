@@ -105,9 +105,9 @@ impl Sets {
 }
 
 impl Btrfs {
-    /// Measures what subvolumes share, as of the last commit. Reads each tree block once, however
-    /// many snapshots refer to it; memory grows by about 100 bytes for each leaf and 40 for each
-    /// extent.
+    /// Measures the data and tree blocks that subvolumes share, as of the last commit. Reads each
+    /// tree block once, however many snapshots refer to it; memory grows by about 100 bytes for
+    /// each leaf and 40 for each extent.
     ///
     /// # Errors
     /// A tree cannot be read; the subvolumes share in too many combinations.

@@ -35,7 +35,7 @@ use crate::options::{CreateSummary, Options};
 
 /// Creates a file system that holds the tree `fs`, described by this inventory, in its top-level
 /// subvolume and in the subvolumes that the options name. The same tree and options give the same
-/// bytes, whatever the number of threads. The caller commits the output.
+/// bytes for any number of threads. The caller commits the output.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] for options that are impossible; [`Error::TooSmall`] for a size that is;

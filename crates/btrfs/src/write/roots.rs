@@ -214,7 +214,7 @@ impl RootItems<'_> {
         item.ctransid = ctransid.into();
         item.otransid = otransid.into();
         if self.trees.plan.is_related(index) {
-            // Otherwise Linux takes it for granted that nobody else refers to the tree's blocks.
+            // Otherwise Linux takes it for granted that no other tree refers to the tree's blocks.
             item.last_snapshot = generation.into();
         }
         item.ctime = self.time;

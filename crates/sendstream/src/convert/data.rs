@@ -1,4 +1,4 @@
-//! What a worker does: data is decoded, encoded, and made into commands.
+//! The work of a thread: decodes data, encodes it, and makes commands of it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -76,7 +76,7 @@ pub(super) struct EncodedExtent {
     place: DataOrigin,
 }
 
-/// What became of a job.
+/// The result of a job.
 pub(super) struct ConvertedJob {
     /// The commands.
     pub(super) bytes: Vec<u8>,

@@ -29,8 +29,8 @@ const JOBS_MAX: usize = 64;
 ///
 /// # Errors
 /// Those of [`StreamReader`]; [`Unverified`](tree::Error::Unverified) for encoded data that is
-/// broken; [`InvalidInput`](tree::Error::InvalidInput) for impossible options, and for what the
-/// version cannot express; what the output reports.
+/// broken; [`InvalidInput`](tree::Error::InvalidInput) for impossible options, and for commands
+/// that the version cannot express; the error of the output.
 pub fn convert<R: Read>(
     input: R,
     mut output: impl Write,

@@ -1,4 +1,4 @@
-//! How a stream is converted, and what that did.
+//! The options of a conversion, and its summary.
 
 use codec::{Algorithm, Encoder, Settings};
 use tree::{Error, Result, setters};
@@ -11,7 +11,7 @@ const SECTOR_BYTES_MAX: u32 = 64 << 10;
 /// Unless set, the most zeros for punched holes in one conversion.
 const ZEROS_BYTES_MAX: u64 = 16 << 30;
 
-/// What happens to the data of files.
+/// The treatment of file data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recode {
     /// Stays as it is, as far as the version can hold it.
@@ -30,7 +30,7 @@ pub struct ConvertOptions {
     /// The version of the result; by default that of the source, or 2 if data of version 1 is to be
     /// encoded.
     pub version: Option<Version>,
-    /// What happens to the data.
+    /// The treatment of file data.
     pub recode: Recode,
     /// The sector size of the file system that will receive the stream: encoded writes begin and
     /// end with a sector.
@@ -71,7 +71,7 @@ impl Default for ConvertOptions {
     }
 }
 
-/// What a conversion did.
+/// The summary of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
     /// Bytes read.

@@ -29,11 +29,11 @@ pub(super) struct ConvertJobs<R> {
     plan: StepQueue,
     is_inside: bool,
     is_done: bool,
-    /// What comes after the last job.
+    /// The steps after the last job.
     error: Option<Error>,
 }
 
-/// What is planned and not yet part of a job.
+/// The steps that are not yet part of a job.
 struct StepQueue {
     options: ConvertOptions,
     /// The version of the current stream, and of what becomes of it.
@@ -50,7 +50,7 @@ struct StepQueue {
     /// The file in which zeros can reach beyond the end, unless it is truncated next.
     unsure: Option<Vec<u8>>,
     converted: Converted,
-    /// How much of what was read is part of a job.
+    /// The number of read bytes that are part of a job.
     planned_bytes: u64,
 }
 
@@ -84,7 +84,7 @@ impl<R: Read> ConvertJobs<R> {
         }
     }
 
-    /// What was done, without the count of bytes written.
+    /// The summary, without the count of bytes written.
     pub(super) fn converted(&self) -> Converted {
         Converted {
             bytes_read: self.reader.position(),

@@ -18,7 +18,7 @@ use super::ranges::{copy_range, is_not_shareable};
 const ATTRIBUTES: u64 = 0x04 | 0x10 | 0x20 | 0x40;
 
 /// Copies everything below a directory, and what the directory is itself, into an empty one that
-/// only this user can enter. Returns what could not be restored.
+/// only this user can enter. Returns the properties that could not be restored.
 ///
 /// # Errors
 /// [`Error::File`] with the path of a file that cannot be read or written.

@@ -37,7 +37,7 @@ pub(super) struct OpenFiles {
 struct LastFile {
     path: Vec<u8>,
     file: Arc<File>,
-    /// `None` if nobody has asked for it yet.
+    /// `None` if it was not needed yet.
     ino: Option<u64>,
 }
 
@@ -192,7 +192,7 @@ pub(super) fn open_regular(dir: &OwnedFd, name: &[u8], flags: OpenFlags) -> Resu
     Ok(open_regular_with_stat(dir, name, flags)?.0)
 }
 
-/// The same, and what it is.
+/// The same, and its kind.
 pub(super) fn open_regular_with_stat(
     dir: &OwnedFd,
     name: &[u8],

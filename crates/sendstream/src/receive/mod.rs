@@ -32,7 +32,7 @@ pub use self::parent::{OtherTransaction, ParentState};
 use crate::reader::{CommandRecord, StreamReader};
 use crate::subvolume::SentSubvolume;
 
-/// What happens while a stream is received.
+/// A step of receiving a stream.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A subvolume is started.
@@ -51,7 +51,7 @@ pub enum Event<'a> {
 /// needs root.
 ///
 /// Each subvolume is built under a temporary name. When it is complete, everything is on the
-/// medium, and what was written encoded is read from there, it gets its received UUID and its name,
+/// medium, and encoded data is read back from there, it gets its received UUID and its name,
 /// and becomes read-only. If that fails, it is deleted.
 ///
 /// Files are opened beneath the new subvolume only, and no symlink is followed. The target must not

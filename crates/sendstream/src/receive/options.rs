@@ -1,4 +1,4 @@
-//! How a stream is received, and what that did.
+//! The options of receiving, and the summary.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,14 @@ use tree::setters;
 pub struct ReceiveOptions {
     /// Decompress all data instead of writing it as it is encoded.
     pub decompresses: bool,
-    /// The parent of incremental streams, whatever its UUID and state.
+    /// The parent of incremental streams, with any UUID and state.
     pub parent: Option<PathBuf>,
-    /// Keep what a failed receive has built, under its temporary name.
+    /// Keep the unfinished result of a failed receive, under its temporary name.
     pub keeps: bool,
     /// Read all that was written encoded from the medium before it counts as received: Linux drops
     /// some errors of writing it.
     pub reads_back: bool,
-    /// Copy what Linux refuses to clone because of the files that it is in.
+    /// Copy data that Linux refuses to clone because of the files that it is in.
     pub copies_clones: bool,
     /// Stop after this many commands that fail; 0 is never. A subvolume with a failed command does
     /// not count as received.
@@ -54,7 +54,7 @@ impl Default for ReceiveOptions {
     }
 }
 
-/// What was received.
+/// The summary of a receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Subvolumes, complete and marked as received.

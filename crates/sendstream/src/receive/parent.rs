@@ -167,7 +167,7 @@ impl ParentState {
         chosen.ok_or(Error::InvalidInput(reason))
     }
 
-    /// The reason why it cannot be taken for what was received.
+    /// The reason why it may differ from the received state.
     fn fault(&self) -> Option<&'static str> {
         if !self.is_read_only {
             return Some(

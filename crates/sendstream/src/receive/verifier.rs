@@ -23,11 +23,11 @@ const FILES_MAX: usize = 1 << 14;
 const BATCHES_WAITING: usize = 4;
 
 /// Encoded writes that Linux accepted: a thread decodes each, since Linux does not look at the data
-/// before somebody reads the file, and reads it back.
+/// before the file is read, and reads it back.
 pub(super) struct Verifier {
     reads_back: bool,
     thread: Option<Thread>,
-    /// What is handed over next.
+    /// The next batch.
     batch: JobBatch,
     /// Empty batches, whose memory is used again.
     unused: Vec<JobBatch>,
@@ -125,7 +125,7 @@ impl Verifier {
         }
     }
 
-    /// What was found wrong so far, in the order of the commands.
+    /// The faults found so far, in the order of the commands.
     ///
     /// # Errors
     /// The thread has panicked.

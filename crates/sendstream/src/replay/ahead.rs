@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::tree::ReadAt;
 
-/// What is read ahead.
+/// The data to read ahead.
 const WINDOW_BYTES: u64 = 64 << 10;
 /// Longer parts are read as they are.
 const SMALL_BYTES_MAX: usize = 4 << 10;
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts what is read from it.
+    /// Counts the bytes read from it.
     struct Counted(Vec<u8>, AtomicU64);
 
     impl ReadAt for Counted {

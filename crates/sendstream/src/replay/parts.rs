@@ -80,7 +80,7 @@ impl FilePart {
     }
 }
 
-/// What a file consists of.
+/// The parts of a file.
 #[derive(Clone, Copy)]
 enum WholeFile {
     /// A hole, however long.

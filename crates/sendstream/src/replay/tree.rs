@@ -60,7 +60,7 @@ pub struct SentTree {
     decoders: Mutex<Vec<Decoder>>,
 }
 
-/// What the commands of a stream build.
+/// The tree that the commands of a stream build.
 pub(super) struct SubvolumeTree {
     pub(super) sent: SentSubvolume,
     pub(super) overlay: Overlay<ChangedContent>,
@@ -82,7 +82,7 @@ impl SentTree {
         }
     }
 
-    /// What the stream says about the subvolume.
+    /// The stream's description of the subvolume.
     pub fn sent(&self) -> &SentSubvolume {
         &self.built.sent
     }

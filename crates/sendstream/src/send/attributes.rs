@@ -10,7 +10,7 @@ use crate::writer::StreamWriter;
 
 /// The attribute that a change of the owner removes, so that it comes last.
 pub(super) const CAPABILITY: &[u8] = b"security.capability";
-/// Access control lists, and what stands for an empty one: its version, 2.
+/// Access control lists, and the form of an empty one: its version, 2.
 const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 const EMPTY_ACCESS_LIST: &[u8] = &[2, 0, 0, 0];
 

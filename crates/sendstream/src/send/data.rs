@@ -40,7 +40,7 @@ struct ShownRange {
     is_encoded: bool,
 }
 
-/// What is known of data while it is sent.
+/// The state of data while it is sent.
 pub(super) struct DataSender {
     /// The extents that several parts of files show, in ascending order.
     shared: Vec<ExtentId>,

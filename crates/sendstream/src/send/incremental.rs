@@ -1,4 +1,4 @@
-//! Incremental streams: what changes a parent into the subvolume that is sent.
+//! Incremental streams: the commands that turn a parent into the sent subvolume.
 
 use std::io::Write;
 
@@ -32,7 +32,7 @@ const ZEROS_BYTES_MAX: u64 = 64 << 20;
 pub struct KnownSubvolume<'a> {
     /// Its files. They are of the same store as those that are sent.
     pub inventory: &'a Inventory<'a>,
-    /// What the image stores of its files.
+    /// The stored form of its files in the image.
     pub stored: &'a dyn StoredFiles,
     /// The UUID by which the receiver knows it.
     pub uuid: [u8; 16],

@@ -1,7 +1,7 @@
 //! Whether a subvolume has items of a file behind those of its names.
 //!
 //! Linux goes through the items of each file in the order of their keys. Names come first. At the
-//! first attribute, directory entry or extent it sends what follows from the names.
+//! first attribute, directory entry or extent it sends the consequences of the names.
 
 use tree::{Extent, ExtentKind, Extents, FileId, FileKind, Inventory, Result};
 

@@ -1,5 +1,5 @@
-//! Names in an incremental stream: what is in the way of a name, which directories wait for others,
-//! and what is removed when.
+//! Names in an incremental stream: files in the way of a name, directories that wait for others,
+//! and the order of removals.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write;
@@ -126,7 +126,7 @@ impl<W: Write> ChangeSender<'_, W> {
     /// Moves the directories that wait for each other.
     pub(super) fn move_all_waiters(&mut self) -> Result<()> {
         while let Some(&dir) = self.moves.waiting.values().min() {
-            // A directory in the root directory is in nobody's way.
+            // A directory in the root directory is in no other's way.
             if self.moves.is_waiting(dir) && !self.moves.temporary.contains_key(&dir) {
                 let place = self.receiver.first_name(dir)?.ok_or(LOST)?;
                 self.rename_to_temporary(dir, &place)?;
@@ -184,7 +184,7 @@ impl<W: Write> ChangeSender<'_, W> {
         }
     }
 
-    /// What follows from changes in these directories.
+    /// The consequences of changes in these directories.
     fn after_changes(&mut self, dirs: &[NodeId]) -> Result<()> {
         let mut seen = HashSet::new();
         for &dir in dirs {

@@ -1,4 +1,4 @@
-//! How a tree is sent, and what that did.
+//! The options of sending, and the summary.
 
 use tree::{KeptCount, setters};
 
@@ -9,7 +9,7 @@ use super::order::StoredFiles;
 pub struct SendOptions<'a> {
     /// The name of the subvolume.
     pub name: &'a [u8],
-    /// What will be its received UUID.
+    /// The UUID that becomes its received UUID.
     pub uuid: [u8; 16],
     /// The transaction of its last change.
     pub ctransid: u64,
@@ -17,9 +17,9 @@ pub struct SendOptions<'a> {
     pub data: SendData,
     /// The sector size of the file system.
     pub sector_bytes: u32,
-    /// What the image stores of files: with it, files are sent in the order of their numbers in the
-    /// image, as Linux does. The tree is one subvolume of a btrfs image then. Without it, files get
-    /// numbers.
+    /// The stored form of files in the image: with it, files are sent in the order of their numbers
+    /// in the image, as Linux does. The tree is one subvolume of a btrfs image then. Without it,
+    /// files get numbers.
     pub stored: Option<&'a dyn StoredFiles>,
 }
 
@@ -57,7 +57,7 @@ pub enum SendData {
     Nothing,
 }
 
-/// What was sent.
+/// The summary of a sent stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendSummary {
     /// How many files, each counted once.

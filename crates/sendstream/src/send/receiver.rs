@@ -30,10 +30,10 @@ pub(super) struct FilePair {
     pub(super) child: Option<FileId>,
 }
 
-/// Names in a directory, each with what it names; `None` if it no longer names anything.
+/// Names in a directory, each with its target; `None` if it no longer names anything.
 type Entries = HashMap<Box<[u8]>, Option<(NodeId, u64)>>;
 
-/// The names at the receiver: those of the parent, changed by what was sent.
+/// The names at the receiver: those of the parent, changed by the sent commands.
 pub(super) struct ReceiverNames<'a> {
     pub(super) parent: &'a Order<'a>,
     pub(super) child: &'a Order<'a>,

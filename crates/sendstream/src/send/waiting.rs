@@ -1,11 +1,11 @@
-//! What waits in an incremental stream: files under temporary names, and directories for other
-//! directories.
+//! Waiting files and directories in an incremental stream: files under temporary names, and
+//! directories for other directories.
 
 use std::collections::{HashMap, HashSet};
 
 use super::receiver::{FileName, NodeId};
 
-/// What waits.
+/// A waiting file or directory.
 #[derive(Default)]
 pub(super) struct Moves {
     /// Whether there were temporary names.

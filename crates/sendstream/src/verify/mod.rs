@@ -21,7 +21,7 @@ const JOBS_MAX: usize = 64;
 /// The most subvolumes that [`Verified`] lists, and whose names are compared.
 const SUBVOLUMES_MAX: usize = 4096;
 
-/// What [`verify`] looks at.
+/// The scope of [`verify`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct VerifyOptions {
@@ -60,13 +60,13 @@ pub struct Verified {
 
 /// Verifies all streams of `input`, up to the first error.
 ///
-/// Beyond what [`StreamReader`] checks: each path leads to an existing file, through directories
+/// Beyond the checks of [`StreamReader`]: each path leads to an existing file, through directories
 /// and no symlink; new names are free, and removed directories empty; encoded data is one frame of
 /// the stated length, which Linux can read; names of subvolumes differ. Of an incremental stream's
 /// files, only those that it mentions are known; a path that it did not change is assumed to exist.
 /// Sizes of files, and ranges of other subvolumes, are not known.
 ///
-/// A stream that was changed by somebody who computed its checksums again can pass: compare its
+/// A changed stream whose checksums were computed again can pass: compare its
 /// SHA-256 for that.
 ///
 /// Memory is at most 64 MiB: 13 bytes for each of at most 1.8 million names, the longest command,
@@ -136,7 +136,7 @@ impl DecodeJob {
     }
 }
 
-/// Reads the stream and gives what is to be decoded.
+/// Reads the stream and returns the data to decode.
 struct DecodeJobs<'a, R> {
     reader: StreamReader<R>,
     options: VerifyOptions,
@@ -152,7 +152,7 @@ struct DecodeJobs<'a, R> {
 }
 
 impl<R: Read> DecodeJobs<'_, R> {
-    /// Takes the next header or command. Returns whether there was one, and what is to be decoded.
+    /// Takes the next header or command. Returns whether there was one, and the data to decode.
     fn step(&mut self) -> Result<(bool, Option<DecodeJob>)> {
         if !self.is_inside {
             self.is_inside = self.reader.next_stream()?.is_some();

@@ -19,7 +19,7 @@ const ANYTHING: u32 = u32::MAX - 3;
 /// It was removed from a directory of the parent.
 const REMOVED: u32 = u32::MAX - 4;
 
-/// What is known about the names of a subvolume.
+/// The known names of a subvolume.
 ///
 /// A name is remembered as a hash of its directory's number and itself, under a key that the
 /// stream's author does not know. If the root is complete, so are all directories, and a name that
@@ -53,7 +53,7 @@ struct DirectoryNames {
 struct PathEnd {
     directory: u32,
     key: [u8; 8],
-    /// What it is; `None` if nothing is known about it.
+    /// Its kind; `None` if it is unknown.
     is: Option<u32>,
 }
 
@@ -86,7 +86,7 @@ impl KnownNames {
         }
     }
 
-    /// What an existing path is.
+    /// The kind of an existing path.
     fn kind(&mut self, path: &[u8]) -> Checked<u32> {
         if let Some(is) = self.last_is
             && self.last == path

@@ -13,7 +13,7 @@ const ANY: &str = "";
 
 /// An image.
 pub struct Vector {
-    /// What is special about it.
+    /// Its peculiarity.
     pub name: &'static str,
     /// All of it.
     pub image: Vec<u8>,

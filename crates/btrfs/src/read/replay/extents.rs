@@ -108,7 +108,7 @@ impl Replay<'_> {
                     let bytes = |at: u64| sums_before(at.saturating_sub(start));
                     let sums = item.data.get(bytes(low)..bytes(high));
                     let sums = sums.unwrap_or_default();
-                    // What the tree has for the same bytes is replaced.
+                    // Items of the tree for the same bytes are replaced.
                     let mut changes: Vec<(Key, Option<Vec<u8>>)> = Vec::new();
                     let back = Key::new(object::EXTENT_CSUM, item::EXTENT_CSUM, low);
                     let end_key = Key::new(

@@ -3,7 +3,7 @@
 //! `fsync` does not commit. It writes the items of the inode, and those that its name needs, to a
 //! *log tree* of its subvolume. After a crash, Linux replays these trees when it mounts the file
 //! system. We do the same to copies of the tree blocks in memory, in the same stages and order, so
-//! that reading shows what Linux would show.
+//! that a reader sees the same tree as Linux.
 //!
 //! A log that Linux refuses to replay is an error.
 

@@ -21,7 +21,7 @@ pub(super) struct Choice {
     pub(super) settings: Settings,
     /// Index of the encoder with these settings.
     pub(super) encoder: usize,
-    /// Whether every extent is tried, whatever its sample looks like.
+    /// Whether every extent is tried, even if a sample looks incompressible.
     pub(super) is_forced: bool,
 }
 

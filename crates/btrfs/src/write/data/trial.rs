@@ -314,7 +314,7 @@ mod tests {
     use testkit::{Rng, TempDir};
     use tree::{HostDir, Limits};
 
-    /// The lengths of a real run give the size of the real file system, whatever the settings.
+    /// The lengths of a real run give the size of the real file system, for all settings.
     #[test]
     fn a_file_system_of_the_lengths_of_its_parts_has_its_size() {
         let dir = TempDir::new();

@@ -24,10 +24,10 @@ pub(super) const SOURCES_MAX: usize = 128;
 /// Cleared by Linux when a file is written or gets another owner.
 pub(super) const CAPABILITY: &[u8] = b"security.capability";
 
-/// What a [`ReceivedDirectory`] did besides applying all commands.
+/// The summary of a [`ReceivedDirectory`], besides the commands.
 #[derive(Debug, Default)]
 pub struct InDirectory {
-    /// What could not be restored.
+    /// Properties that could not be restored.
     pub unrestored: Unrestored,
     /// Files with fs-verity in the stream, which the directory does not have.
     pub verity_files: u64,
@@ -39,7 +39,7 @@ pub struct InDirectory {
     pub copied_bytes: u64,
 }
 
-/// A directory under a temporary name that becomes what a stream says.
+/// A directory under a temporary name, to which a stream is applied.
 pub struct ReceivedDirectory {
     pub(super) target: Arc<OwnedFd>,
     pub(super) temporary: Temporary,
@@ -99,7 +99,7 @@ impl ReceivedDirectory {
     /// can also be cloned.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The kernel's error.
     pub fn start(
         sent: SentSubvolume,
         target: &Arc<OwnedFd>,

@@ -1,7 +1,7 @@
 //! Building a directory of any file system: each command is applied as it comes.
 //!
-//! The result is what [`Replay`](crate::Replay) shows: what the system does on its own, such as
-//! giving a directory a new time when a name in it changes, is undone. New files are made in a
+//! The result is the tree of [`Replay`](crate::Replay): changes by the system itself, such as
+//! giving a directory a new time when a name in it changes, are undone. New files are made in a
 //! directory of their own, where they inherit nothing, and then move to their places.
 
 mod attributes;
@@ -28,7 +28,7 @@ impl ReceivedDirectory {
     /// Applies a command. The sources of clones must be [known](ReceivedDirectory::know).
     ///
     /// # Errors
-    /// What is wrong with the command, or the kernel reports; `Interrupted` after
+    /// The fault of the command, or the kernel's error; `Interrupted` after
     /// [`temporary::remove_all`].
     pub fn apply(&mut self, command: &Command<'_>) -> Result<()> {
         if temporary::is_stopping() {
@@ -47,7 +47,7 @@ impl ReceivedDirectory {
     /// Gives the directory its name, when it is complete and on the medium.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The kernel's error.
     pub fn finish(mut self) -> Result<InDirectory> {
         self.close(b"")?;
         self.touched.settle()?;

@@ -1,4 +1,4 @@
-//! Rights that files get only at the end, because they would hinder what comes before.
+//! Rights that files get only at the end, because they would hinder earlier commands.
 
 use std::io;
 use std::os::fd::OwnedFd;
