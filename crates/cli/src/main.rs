@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         .map_err(Into::into)
         .and_then(|()| run(&command, &typed));
     if temporary::is_stopping() {
-        // A signal caused whatever failed. Its thread removes unfinished output and ends the
+        // A signal caused the failure. Its thread removes unfinished output and ends the
         // process.
         loop {
             std::thread::park();

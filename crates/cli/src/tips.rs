@@ -1,4 +1,4 @@
-//! Tips for words of other programs: what leads to the same result here.
+//! Tips for words of other programs: the equivalents here.
 
 use std::ffi::OsString;
 

@@ -2,21 +2,21 @@
 //!
 //! Linux asks for at most 256 KiB ahead, so that two threads decode at most two blocks of usual
 //! size at once, and one a larger block while the other waits for it. Here, threads of their own
-//! decode the next blocks: the tree keeps what they decode.
+//! decode the next blocks: the tree keeps the decoded blocks.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tree::{Ino, Storage, to_u64};
 
-/// What Linux asks for at once.
+/// The size of a read by Linux.
 const REQUEST_BYTES: u64 = 128 << 10;
 /// Requests of a file in sequence arrive at most this far from their place.
 const NEAR_BYTES: u64 = 2 * REQUEST_BYTES;
 /// Number of files that are followed.
 const FILES_MAX: usize = 16;
 
-/// What is to be read ahead.
+/// The blocks to read ahead.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     block_bytes: u64,
@@ -36,7 +36,7 @@ struct AheadState {
 #[derive(Clone, Copy, Debug)]
 struct Followed {
     ino: Ino,
-    /// The end of what was read.
+    /// The end of the last read.
     end: u64,
     /// The block up to which reading ahead was asked for.
     asked: u64,
@@ -65,7 +65,7 @@ impl Ahead {
         self.depth
     }
 
-    /// Notes a request before it is answered, and what is to be read after it.
+    /// Notes a request before it is answered, and the blocks to read after it.
     pub(crate) fn note(&self, ino: Ino, offset: u64, len: u64) {
         let mut state = self.state();
         let place = state.files.iter().position(|file| file.ino == ino);
@@ -106,7 +106,7 @@ impl Ahead {
         let mut state = self.state();
         loop {
             while let Some((ino, at)) = state.jobs.pop_front() {
-                // What was asked for meanwhile is being read.
+                // A block requested meanwhile is being read.
                 let is_late = |file: &Followed| file.ino == ino && file.end > at;
                 if !state.files.iter().any(is_late) {
                     return (ino, at);

@@ -4,9 +4,9 @@ use tree::{Device, FileKind, Metadata, Time};
 
 use crate::reply::Reply;
 
-/// What a block of `st_blocks` is.
+/// The size of a block of `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
-/// What programs are advised to read at once (`st_blksize`).
+/// The advised size of a read (`st_blksize`).
 const BLOCK_BYTES: u32 = 4096;
 /// Offsets of files are signed in Linux.
 const SIZE_MAX: u64 = u64::MAX >> 1;
@@ -17,7 +17,7 @@ const STATX_BTIME: u32 = 0x800;
 /// The size of `struct fuse_attr`.
 pub(crate) const ATTRIBUTE_BYTES: usize = 88;
 
-/// Changes to what the tree says, as the user wishes.
+/// The owner and permissions that the mount shows instead of the tree's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
     /// All files belong to this user.

@@ -1,4 +1,4 @@
-//! What was asked and answered.
+//! Counts of requests and replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

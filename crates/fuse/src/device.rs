@@ -8,13 +8,13 @@ pub trait FuseDevice: Sync {
     /// Waits for a request and reads it into `buffer`; returns its length.
     ///
     /// # Errors
-    /// `ENODEV` when the file system was unmounted; what else the kernel reports.
+    /// `ENODEV` when the file system was unmounted; otherwise the kernel's error.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Sends a reply.
     ///
     /// # Errors
-    /// `NotFound` if the request was given up; what else the kernel reports.
+    /// `NotFound` if the request was given up; otherwise the kernel's error.
     fn send(&self, reply: &[u8]) -> io::Result<()>;
 }
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tree::{DirEntry, Error, FileKind, Ino, Result, to_usize};
 
-/// Bytes of directories that are kept. The last ones are kept whatever their size, so that a large
+/// Bytes of directories that are kept. The last ones are kept at any size, so that a large
 /// directory is read once while it is listed.
 const KEPT_BYTES: usize = 16 << 20;
-/// Number of directories that are kept whatever their size.
+/// Number of directories that are kept at any size.
 const KEPT_MIN: usize = 2;
-/// What a directory takes in memory in addition to its entries.
+/// The memory of a directory in addition to its entries.
 const DIRECTORY_BYTES: usize = 160;
 
 /// The entries of a directory, sorted by name.

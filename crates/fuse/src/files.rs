@@ -91,7 +91,7 @@ impl Served {
             record.u64(0);
             record.u32(size);
             record.u32(0);
-            // What is wrong with a file is found when it is asked for.
+            // Faults in a file are found when it is asked for.
             if self.fs.read_at(ino, 0, record.room(bytes)).ok() != Some(bytes) {
                 continue;
             }
@@ -191,8 +191,8 @@ fn place_of_read(request: &Request<'_>) -> Option<(u64, u32)> {
     Some((body.u64()?, body.u32()?))
 }
 
-/// Appends what fits in `size` bytes; if there is no size, a `struct fuse_getxattr_out` with the
-/// length.
+/// Appends the part that fits in `size` bytes; if there is no size, a `struct fuse_getxattr_out`
+/// with the length.
 fn put_sized(bytes: &[u8], size: u32, reply: &mut Reply) -> Answer {
     if size == 0 {
         let len = u32::try_from(bytes.len()).map_err(|_| Errno(errno::ERANGE))?;

@@ -12,13 +12,13 @@ const CONGESTED: u16 = 48;
 /// Pages in one request: those of the longest reply.
 const PAGES_MAX: u16 = 256;
 
-/// What was agreed on.
+/// The negotiated abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) abilities: u64,
 }
 
-/// What is wanted for a tree.
+/// The abilities wanted for a tree.
 pub(crate) fn wanted(is_live: bool, has_xattrs: bool) -> u64 {
     let mut wanted = ability::ASYNC_READ
         | ability::EXPORT_SUPPORT

@@ -4,7 +4,7 @@ use tree::Ino;
 
 use crate::raw;
 
-/// What `st_ino` of a file is.
+/// The `st_ino` of a file.
 pub type Numbers = Box<dyn Fn(Ino) -> tree::Result<u64> + Send + Sync>;
 
 /// How numbers of the tree become those of the protocol, in which the root is 1 and no file is 0.

@@ -89,7 +89,7 @@ pub(crate) struct Request<'a> {
     pub(crate) node: u64,
     /// The user who asks.
     pub(crate) uid: u32,
-    /// What follows the header.
+    /// The body behind the header.
     pub(crate) body: Fields<'a>,
 }
 

@@ -90,7 +90,7 @@ impl Reply {
         )
     }
 
-    /// The body as a notification, which nobody has asked for.
+    /// The body as a notification, which is unasked.
     pub(crate) fn finish_notification(&mut self, code: i32) -> &[u8] {
         self.headed(0, code)
     }

@@ -14,7 +14,7 @@ use crate::raw::{REQUEST_BYTES_MAX, Request, ability, opcode};
 use crate::reply::{Errno, Reply};
 use crate::served::{Options, Problem, Served};
 
-/// Flags of `struct fuse_open_out`: keep what is cached of a file or directory.
+/// Flags of `struct fuse_open_out`: keep the cached parts of a file or directory.
 const KEEP_CACHE: u32 = 2;
 const CACHE_DIR: u32 = 8;
 
@@ -25,15 +25,15 @@ pub struct Server {
     agreed: OnceLock<Agreed>,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 enum Handled {
     Reply(Option<Errno>),
-    /// Nobody waits for a reply.
+    /// The kernel expects no reply.
     Silence,
 }
 
 impl Server {
-    /// Serves `fs`. `report` is called for what cannot be read.
+    /// Serves `fs`. `report` is called for each file that cannot be read.
     ///
     /// # Errors
     /// The root is not a directory, or cannot be read.
@@ -53,7 +53,7 @@ impl Server {
         })
     }
 
-    /// What was asked and answered.
+    /// Counts of requests and replies.
     pub fn counters(&self) -> &Counters {
         &self.served.counters
     }
@@ -111,7 +111,7 @@ impl Server {
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         let mut reply = Reply::new();
         while let Some(bytes) = receive(device, &mut buffer)? {
-            // The kernel sends whole requests; what is shorter has no number to reply to.
+            // The kernel sends whole requests; a shorter one has no number to reply to.
             let Some(request) = Request::parse(bytes) else {
                 continue;
             };
@@ -214,7 +214,7 @@ impl Server {
     /// Whether the user who asks may not, because only root and another user may.
     fn is_forbidden(&self, request: &Request<'_>) -> bool {
         let only = self.served.options.only_user;
-        // Open files stay readable, as in libfuse: whoever has them got them from somebody who may.
+        // Open files stay readable, as in libfuse: their opener had the right to read them.
         let is_open = [
             opcode::READ,
             opcode::RELEASE,

@@ -2,17 +2,18 @@
 //! one after another.
 //!
 //! A small file costs one request, and most of that is the time in which the kernel wakes a thread
-//! of the server and then the program. Whoever reads two files in the order in which they were
-//! listed probably reads the next ones, too. The server therefore puts some of them into the page
-//! cache (`FUSE_NOTIFY_STORE`) before it answers: more each time, as reading ahead in a file does.
+//! of the server and then the program. A process that reads two files in the order in which they
+//! were listed probably reads the next ones, too. The server therefore puts some of them into the
+//! page cache (`FUSE_NOTIFY_STORE`) before it answers: more each time, as reading ahead in a file
+//! does.
 //!
 //! Many trees have few files in each directory, so that nothing is listed yet after the file that
-//! is read. Whoever reads the first file of a directory that it has listed probably reads those of
-//! the next directories, too: their files are sent when they have been listed, before the kernel
+//! is read. A process that reads the first file of a directory that it listed probably reads those
+//! of the next directories, too: their files are sent when they have been listed, before the kernel
 //! hears that there are no more names. Every so often a directory is left out, whose first file
 //! must be asked for again. So a program that only lists costs nothing.
 //!
-//! The kernel stores a page once nobody else has it locked, so storing waits for whoever has asked
+//! The kernel stores a page once it is unlocked, so storing waits for the process that has asked
 //! for it. That request is answered by another thread. Only one thread stores at a time, so that
 //! there always is one, and a server with only one thread sends nothing. The program that is
 //! waiting for its answer cannot ask for another file meanwhile.
@@ -24,7 +25,7 @@ use tree::{Ino, to_u64, to_usize};
 
 use crate::reply::Reply;
 
-/// Largest file that is sent unasked: what the kernel asks for at once.
+/// Largest file that is sent unasked: the size of a read by the kernel.
 const FILE_BYTES_MAX: u64 = 128 << 10;
 /// Number of listed files whose order is remembered: that of the last ones.
 const LISTED_MAX: usize = 1 << 16;
@@ -39,7 +40,7 @@ const READERS_MAX: usize = 8;
 /// list those inside first.
 const EXPECTED_MAX: usize = 8;
 
-/// What was listed, and who reads it.
+/// The listed directories, and their readers.
 pub(crate) struct Siblings {
     state: Mutex<SiblingState>,
     /// The record that is being put together, held by the thread that sends.
@@ -68,7 +69,7 @@ struct Listed {
 /// A program that reads files in the order of their places.
 #[derive(Clone, Copy, Debug)]
 struct SiblingReader {
-    /// The place after what it asked for or was sent.
+    /// The place after the last file that it asked for or was sent.
     next: u64,
     /// The number of files that it is sent next time.
     count: u64,
@@ -81,7 +82,7 @@ struct SiblingBatch {
     bytes: u64,
 }
 
-/// What programs do with directories after listing them.
+/// The behaviour of programs after listing directories.
 #[derive(Debug, Default)]
 struct SiblingWalk {
     /// Of each directory that was listed and not sent, the place of its first file.
@@ -254,7 +255,7 @@ impl SiblingWalk {
             return true;
         }
         if self.expected.len() >= EXPECTED_MAX {
-            // Nobody has read it.
+            // No process has read it.
             self.expected.pop_front();
             self.count = 0;
         }

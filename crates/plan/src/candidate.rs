@@ -1,8 +1,8 @@
-//! What is tried: codecs with their levels and block sizes, for each container.
+//! The candidates: codecs with their levels and block sizes, for each container.
 
 use codec::{Filters, Settings, Wrapper};
 
-/// What the tree is to be copied to.
+/// The container that the tree is to be copied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Container {
     /// A SquashFS image.
@@ -47,7 +47,7 @@ pub struct Candidate {
     pub block_bytes: Option<u32>,
 }
 
-/// Parses what `--compress` takes, as far as `restow plan` tries it: a name with a level.
+/// Parses an argument of `--compress`, as far as `restow plan` tries it: a name with a level.
 fn settings(words: &str, block_bytes: u32) -> Settings {
     let (name, level) = words.split_once(':').unwrap_or((words, ""));
     let small = level.parse::<u8>().unwrap_or(6);
@@ -113,7 +113,7 @@ impl Candidate {
         }
     }
 
-    /// What is tried for a container if nothing else is asked for.
+    /// The candidates for a container by default.
     pub fn usual(container: Container) -> Vec<Candidate> {
         let plain = Candidate {
             coding: Coding::Plain,
@@ -150,7 +150,7 @@ impl Candidate {
         all
     }
 
-    /// What `--compress` of `restow copy` takes for it.
+    /// The argument of `--compress` of `restow copy` for it.
     pub fn words(&self, container: Container) -> String {
         match self.coding {
             Coding::Plain => "none".into(),
@@ -179,7 +179,7 @@ impl Candidate {
         }
     }
 
-    /// Bytes of memory that one reader needs for a block: what is stored, its content, and the
+    /// Bytes of memory that one reader needs for a block: its stored form, its content, and the
     /// decoder's own tables and window.
     pub fn memory_bytes(&self, container: Container) -> u64 {
         const KIB: u64 = 1 << 10;

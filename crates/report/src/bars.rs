@@ -28,7 +28,7 @@ pub struct Bar {
 /// Bars with one name.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What stands beside the bars.
+    /// The text beside the bars.
     pub name: String,
     /// The bars, downwards.
     pub bars: Vec<Bar>,

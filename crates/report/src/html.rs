@@ -36,9 +36,9 @@ pub fn page(title: &str, body: &str) -> String {
 /// A cell of a table.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// What is shown.
+    /// The text of the cell.
     pub text: String,
-    /// What the column is sorted by; `None` sorts by the text.
+    /// The sort key of the column; `None` sorts by the text.
     pub value: Option<f64>,
 }
 

@@ -5,7 +5,7 @@ use crate::svg::{Svg, width_of};
 /// Size of one plot in pixels, with its axes.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 420.0;
-/// What is left, right, above and below of the frame of a plot.
+/// The margins of the frame of a plot: left, right, above and below.
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 64.0;
@@ -23,9 +23,9 @@ pub struct Point {
     pub x: f64,
     /// The position, upwards.
     pub y: f64,
-    /// What stands beside it if there is room.
+    /// The text beside it, if there is room.
     pub label: String,
-    /// What is shown when the pointer rests on it.
+    /// The text shown when the pointer rests on it.
     pub tip: String,
     /// The index of its series.
     pub series: usize,
@@ -38,7 +38,7 @@ pub struct Point {
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What stands above it.
+    /// The text above it.
     pub title: String,
     /// The name of the horizontal axis.
     pub x_name: String,

@@ -24,9 +24,9 @@ const FONT: f64 = 11.0;
 /// Something that has a size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tile {
-    /// What is written in it, if there is room.
+    /// The text in it, if there is room.
     pub label: String,
-    /// What is shown when the pointer rests on it.
+    /// The text shown when the pointer rests on it.
     pub tip: String,
     /// Its size, with all that it holds.
     pub size: u64,
@@ -87,7 +87,7 @@ impl Ord for Waiting {
     }
 }
 
-/// Draws the first tile and what it holds, the largest first, until there are enough. What has no
+/// Draws the first tile and its content, the largest first, until there are enough. A tile without
 /// size is not drawn.
 pub fn draw(svg: &mut Svg, tiles: &[Tile], rect: Rect) {
     let Some(first) = tiles.first().filter(|tile| tile.size > 0) else {
@@ -129,7 +129,7 @@ pub fn draw(svg: &mut Svg, tiles: &[Tile], rect: Rect) {
     }
 }
 
-/// What stands for the children that are too small to be drawn, and its place.
+/// The substitute for children that are too small to be drawn, and its place.
 type Rest = (Tile, Rect);
 
 /// The children that are drawn, at most `count_max`, with their places, and the small ones as one.
@@ -241,7 +241,7 @@ fn label(svg: &mut Svg, tile: &Tile, rect: Rect) {
     }
 }
 
-/// A text that is not wider than this; what is cut off becomes an ellipsis.
+/// A text that is not wider than this; the rest becomes an ellipsis.
 fn shortened(text: &str, room: f64) -> String {
     if width_of(text, FONT) <= room {
         return text.to_owned();

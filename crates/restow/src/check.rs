@@ -13,7 +13,7 @@ use tree::{
 use crate::error::{During, refuse};
 use crate::{Container, Input, OpenOptions, Result, text};
 
-/// What a check of an archive looked at.
+/// The scope of a check of an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveCheck {
     /// Errors found.

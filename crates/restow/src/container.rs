@@ -118,7 +118,7 @@ impl ReadAt for ImageRange {
 }
 
 impl Container {
-    /// Opens a directory or file, or standard input for `-`, and recognises what it holds.
+    /// Opens a directory or file, or standard input for `-`, and recognises its format.
     ///
     /// # Errors
     /// It cannot be opened or read, or it holds nothing that restow can read.
@@ -133,7 +133,7 @@ impl Container {
         Container::of(Input::open(path)?, image_at)
     }
 
-    /// Recognises what an input holds.
+    /// Recognises the format of an input.
     ///
     /// # Errors
     /// It cannot be read, or it holds nothing that restow can read.
@@ -298,13 +298,13 @@ fn opening(device: &Path) -> String {
     format!("open {}", text::of_host_path(device, "-"))
 }
 
-/// Why a file cannot be read, and what can read it.
+/// The reason why a file cannot be read, and a program that can.
 fn unknown(start: &[u8], path: &Path) -> String {
     let hint = foreign::hint(start, path);
     hint.unwrap_or_else(|| format!("unknown format (first bytes: {})", text::of_hex(start, 8)))
 }
 
-/// What the first bytes of a file say.
+/// The format that the first bytes of a file tell.
 enum Magic {
     Squashfs,
     Btrfs,

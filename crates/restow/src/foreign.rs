@@ -1,4 +1,4 @@
-//! Formats that restow does not read, and what does.
+//! Formats that restow does not read, and the programs that do.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ struct ForeignFormat {
     reader: ForeignReader,
 }
 
-/// What turns a file of a format into something that restow reads.
+/// The programs that convert a file of a format for restow.
 enum ForeignReader {
     /// A program that writes a tar archive of it: the command up to the name of the file.
     Pipe(&'static str),
@@ -20,7 +20,7 @@ enum ForeignReader {
     First(&'static str),
 }
 
-/// bsdtar writes a tar archive of what another archive holds, without unpacking it.
+/// bsdtar writes the contents of another archive as a tar archive, without unpacking it.
 const BSDTAR: ForeignReader = ForeignReader::Pipe("bsdtar -cf - @");
 
 const QEMU: ForeignReader =
@@ -143,7 +143,7 @@ const fn known(
     }
 }
 
-/// What a file is and what to do with it, if it has a format that restow knows but does not read.
+/// The format of a file that restow knows but does not read, and the way out.
 pub(crate) fn hint(start: &[u8], path: &Path) -> Option<String> {
     let has = |known: &&ForeignFormat| {
         let rest = start.get(known.at..);

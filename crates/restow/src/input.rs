@@ -54,10 +54,10 @@ impl Input {
         })
     }
 
-    /// Reads standard input like a pipe also if it is a file: it then stands behind what was read.
+    /// Reads standard input like a pipe also if it is a file: it then stands behind the bytes read.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn in_sequence(mut self) -> io::Result<Input> {
         if self.path == Path::new("-") && self.metadata.is_some() {
             let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);

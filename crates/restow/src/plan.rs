@@ -14,7 +14,7 @@ pub use ::plan::{
 impl SourceTree {
     /// Predicts size and time of a copy with each candidate of the options; [`choose`] recommends
     /// one. `clock` gives the time since the source began to be opened, which counts; `stage` is
-    /// called with what is done now. Nothing is written.
+    /// called with each stage. Nothing is written.
     ///
     /// # Errors
     /// The source cannot be read, or does not fit the format.

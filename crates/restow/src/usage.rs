@@ -121,7 +121,7 @@ pub fn overhead(
     if let Some(subvolume) = source.subvolume() {
         let space = subvolume.btrfs().space()?;
         let outside = stored.saturating_sub(totals.inline.stored);
-        // In mixed groups, what is not data is metadata.
+        // In mixed groups, everything but data is metadata.
         let metadata = if space.is_mixed {
             space.metadata.used.saturating_sub(outside)
         } else {

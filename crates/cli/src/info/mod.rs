@@ -1,4 +1,4 @@
-//! `restow info`: shows what an image contains.
+//! `restow info`: shows the contents of an image.
 
 mod btrfs;
 mod squashfs;
@@ -171,7 +171,7 @@ fn show_btrfs(file: ImageRange, address: &Address, args: &Info) -> Result<()> {
             return json(btrfs::object(&info, id, of_source(address)).with_context(read)?);
         }
         let shown = btrfs::show(&info, id, &mut words);
-        // What comes before an error may help to find it.
+        // Output before an error may help to find it.
         print(&words)?;
         return shown.with_context(read);
     };

@@ -1,4 +1,4 @@
-//! What is done with sources that cannot be read as a whole.
+//! Options for sources that cannot be read as a whole.
 
 use clap::Args;
 

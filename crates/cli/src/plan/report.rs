@@ -1,4 +1,4 @@
-//! A prediction, its subject and the recommendation: what is printed and drawn.
+//! The report of `restow plan`: a prediction, its subject and the recommendation.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Reading ahead: where reading takes as long as what is done with it.
+//! Reading ahead, where reading takes as long as processing.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Dump) -> Result<()> {
     let mut reader = StreamReader::new(ReadAhead::new(input)).any_paths();
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(&mut reader, args, &mut out);
-    // Whatever comes before an error helps to find it.
+    // Output before an error helps to find it.
     out.flush()?;
     printed
 }

@@ -1,4 +1,4 @@
-//! `restow stream info`: shows what a stream holds.
+//! `restow stream info`: shows the contents of a stream.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -145,7 +145,7 @@ fn verify(args: &Verify, address: &Address, input: Input, bar: &Bar) -> Result<b
     } else {
         Box::new(BufWriter::new(io::stdout().lock()))
     };
-    // What is damaged is not compared.
+    // A damaged stream is not compared.
     let differences = match &args.against {
         Some(tree) if error.is_none() => Some(compared(args, address, tree, &mut out)?),
         _ => None,

@@ -72,7 +72,7 @@ impl Format {
         )
     }
 
-    /// What it is called, with an article.
+    /// Its name, with an article.
     pub fn noun(self) -> &'static str {
         match self {
             Format::Dir => "a directory",
@@ -108,7 +108,7 @@ fn refuse_stream(format: Format, dst: &Path) -> Result<()> {
 }
 
 fn format_of_name(path: &Path) -> Result<Format> {
-    // A trailing slash means a directory, whatever the extension.
+    // A trailing slash means a directory, even with an extension.
     if path.as_os_str().as_bytes().ends_with(b"/") {
         return Ok(Format::Dir);
     }

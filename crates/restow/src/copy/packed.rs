@@ -19,7 +19,7 @@ impl Packing {
         Packer::new(self.wrapper, self.level)
     }
 
-    /// Compresses what `fill` writes into `output`, and returns the number of bytes there.
+    /// Compresses the output of `fill` into `output`, and returns the number of bytes there.
     ///
     /// # Errors
     /// Those of `fill`; the output cannot be written.

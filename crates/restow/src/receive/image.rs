@@ -35,7 +35,7 @@ struct ImageTarget {
     path: PathBuf,
     /// The directory for new subvolumes, as a path in the image.
     dir: Vec<u8>,
-    /// What is there.
+    /// The existing file.
     old: Option<ExistingImage>,
 }
 
@@ -373,7 +373,7 @@ impl ImageTarget {
             });
         }
         options.subvolumes.extend(new);
-        // What is plain stays so: this only copies.
+        // Plain data stays plain: this only copies.
         options.compression = None;
         options.rules = vec![Rule {
             patterns: Arc::new(Patterns::new(["**"])),
