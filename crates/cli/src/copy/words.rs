@@ -64,7 +64,15 @@ impl CopyWords {
                     let words = format!("{name}: not copied: tar archives cannot hold sockets");
                     losses.push((path.clone(), words));
                 }
-                it => of_unpreserved(it, source, in_dst, &mut lost),
+                Unpreserved::Host(unrestored) => {
+                    for (file, words) in of_unrestored(unrestored, in_dst) {
+                        match file {
+                            Some(path) => losses.push((path, words)),
+                            None => lost.push(words),
+                        }
+                    }
+                }
+                it => lost.extend(of_unpreserved(it, source)),
             }
         }
         losses.sort();
@@ -106,14 +114,9 @@ fn of_loss(name: &str, loss: &LossReason) -> String {
     }
 }
 
-fn of_unpreserved(
-    lost: &Unpreserved,
-    source: &SourceTree,
-    in_dst: impl Fn(&[u8]) -> String,
-    words: &mut Vec<String>,
-) {
+fn of_unpreserved(lost: &Unpreserved, source: &SourceTree) -> Option<String> {
     let name = |path: &[u8]| source.path_name(path);
-    words.push(match lost {
+    Some(match lost {
         Unpreserved::Xattr { path, name, why } => format!(
             "{}: extended attribute {} not copied: {why}",
             source.path_name(path),
@@ -127,9 +130,8 @@ fn of_unpreserved(
             "{}: hard links across subvolumes became files with shared extents",
             name(path)
         ),
-        Unpreserved::Host(unrestored) => return words.extend(of_unrestored(unrestored, in_dst)),
-        _ => return,
-    });
+        _ => return None,
+    })
 }
 
 fn of_note(note: &CopyNote, args: &Copy) -> String {
@@ -176,28 +178,28 @@ fn of_note(note: &CopyNote, args: &Copy) -> String {
     }
 }
 
-/// The properties that could not be restored, in words.
+/// The properties that could not be restored, in words; and the path of a file that is not there.
 pub(crate) fn of_unrestored(
     unrestored: &Unrestored,
     path_name: impl Fn(&[u8]) -> String,
-) -> Vec<String> {
+) -> Vec<(Option<Vec<u8>>, String)> {
     let mut lost = Vec::new();
     for (aspect, names, count) in unrestored.counts() {
         for example in unrestored.examples(aspect) {
             let path = path_name(&example.path);
             let reason = message::of_reason(&example.reason);
-            lost.push(format!(
-                "{path}: {} not preserved: {reason}",
-                name_of(aspect)
-            ));
+            let file = (aspect == Aspect::Device).then(|| example.path.to_vec());
+            let name = name_of(aspect);
+            lost.push((file, format!("{path}: {name} not preserved: {reason}")));
         }
         let shown = unrestored.examples(aspect).count() as u64;
         if count > shown {
-            lost.push(format!("and {} more {names}", count - shown));
+            lost.push((None, format!("and {} more {names}", count - shown)));
         }
     }
     if unrestored.count(Aspect::Owner) > 0 {
-        lost.push("use --no-owners to ignore the owners in the source".into());
+        let tip = "use --no-owners to ignore the owners in the source";
+        lost.push((None, tip.to_owned()));
     }
     lost
 }

@@ -297,13 +297,14 @@ fn into_directory(args: &Receive, dir: &Path) -> Result<Vec<String>> {
 fn tell_of_directory(received: &DirectoryReceived, args: &Receive, lost: &mut Vec<String>) {
     let (path, done) = (&received.path, &received.result);
     let to = text::of_host_path(path, "-");
-    lost.extend(of_unrestored(&done.unrestored, |file| {
+    let unrestored = of_unrestored(&done.unrestored, |file| {
         let file = match file {
             b"" => path.clone(),
             file => path.join(OsStr::from_bytes(file)),
         };
         text::of_host_path(&file, "-")
-    }));
+    });
+    lost.extend(unrestored.into_iter().map(|(_, words)| words));
     if done.verity_files > 0 {
         let files = text::count(done.verity_files, "file");
         lost.push(format!("{to}: fs-verity of {files} not enabled"));

@@ -587,3 +587,18 @@ done
 "#;
     super::mount_points::in_own_mounts(dir.path(), words);
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_device_that_only_root_can_make_is_a_loss() {
+    let Some(_) = tool("setpriv") else { return };
+    let dir = TempDir::new();
+    let words = r#"
+cp $restow r; chmod 755 .; mkdir src; mkdir -m 777 out; mknod src/null c 1 3; $restow copy -q src x.tar
+code=0; setpriv --reuid 65534 --clear-groups ./r copy --json --no-owners x.tar out/x > done || code=$?
+[ $code = 1 ]; [ ! -e out/x/null ]
+grep -q '"losses":\[{"path":"null","message":"out/x/null: device file not preserved: ' done
+grep -q '"not_preserved":\[\]' done
+"#;
+    super::mount_points::in_own_mounts(dir.path(), words);
+}
