@@ -92,10 +92,10 @@ pub(crate) struct Copy {
 
     /// Replace the file DST if it exists, once the new one is complete
     ///
-    /// A symbolic link stays, and the file that it leads to is replaced. The new file has the
-    /// permissions, access control list and owner of the old one, which its other names (hard
-    /// links) keep. A block device has no other name: it is written in place, and an error leaves
-    /// it without a valid image. For directories, see --merge and --replace.
+    /// A symbolic link stays, and the file that it leads to is replaced. The new file gets the
+    /// permissions, access control list and owner of the old one; other names (hard links) keep
+    /// the old one. A block device is written in place, and an error leaves it without a valid
+    /// image. For directories, see --merge and --replace.
     #[arg(long)]
     pub(crate) overwrite: bool,
 

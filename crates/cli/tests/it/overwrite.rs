@@ -80,6 +80,8 @@ $restow copy -q src >(cat > out); wait $!; cmp plain out
 $restow copy -q --to tar.zst src >(cat > out); wait $!; $restow diff src out
 $restow stream convert <($restow copy -q --to stream --name s src -) /dev/stdout > out
 $restow diff src out
+mkfifo fifo; cat fifo > out & reader=$!; exec 4> fifo
+$restow copy -q --to tar src /proc/$$/fd/4 4>&-; exec 4>&-; wait $reader; cmp plain out
 # What is no stream, or takes standard output, is refused before anything is written.
 for to in squashfs btrfs dir file; do
     if $restow copy --overwrite --to $to src /dev/stdout > out; then exit 1; fi; [ ! -s out ]
@@ -153,6 +155,10 @@ for link in all/theirs.tar chain.tar; do
     fi
 done
 grep -qx precious victim
+# Nor is a device behind one written to.
+mknod null c 1 3; as 65534 ln -s $PWD/null all/null.tar
+if $restow copy --overwrite src all/null.tar 2> words; then exit 1; fi
+grep -q 'a symbolic link of another user' words
 for link in owner own; do $restow copy -q --overwrite src all/$link.tar; test -L all/$link.tar; done
 $restow diff src of-owner; $restow diff src of-root
 # The owner of a file that was put there does not get the new one.

@@ -44,27 +44,30 @@ struct Destination {
 impl FileTarget {
     /// What [`Output::create`](super::Output::create) opens.
     pub(super) fn create(to: &Path, overwrite: bool) -> Result<FileTarget> {
-        let path = OutputPath::of(to);
-        if let Ok(OutputPath::Open(number)) = path {
-            return Ok(Self::stream(linux::duplicate(number)?.into()));
-        }
-        if let Ok(there) = std::fs::metadata(to) {
+        let path = match OutputPath::of(to) {
+            Ok(OutputPath::Open(number)) => {
+                return Ok(Self::stream(linux::duplicate(number)?.into()));
+            }
+            Ok(OutputPath::Named(path)) => path,
+            Err(_) if !overwrite && std::fs::symlink_metadata(to).is_ok() => {
+                return Err(Error::Io(io::ErrorKind::AlreadyExists.into()));
+            }
+            Err(error) => return Err(error),
+        };
+        if let Ok(there) = std::fs::metadata(&path) {
             let kind = there.file_type();
             if kind.is_dir() {
                 return Err(Error::IsADirectory);
             }
             if kind.is_block_device() {
-                return Self::open_device(to, overwrite);
+                return Self::open_device(&path, overwrite);
             }
             if !kind.is_file() {
-                return Ok(Self::stream(OpenOptions::new().write(true).open(to)?));
+                return Ok(Self::stream(OpenOptions::new().write(true).open(path)?));
             }
         }
-        match path {
-            Ok(OutputPath::Named(path)) if overwrite => Self::beside(&path, true),
-            Err(error) if overwrite => Err(error),
-            _ => Self::beside(to, false),
-        }
+        // A link that leads nowhere is in the way, too.
+        Self::beside(if overwrite { &path } else { to }, overwrite)
     }
 
     /// Creates a file that gets the name `to`, or replaces the one that has it.

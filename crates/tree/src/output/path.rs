@@ -17,7 +17,7 @@ pub enum OutputPath {
     /// To an open file of this process, as `/dev/stdout`, `/dev/fd/3` and `>(program)` of a shell
     /// do: its number.
     Open(u16),
-    /// To the file with this path, if there is one. It is not a symbolic link.
+    /// To the file with this path, if there is one. It is no symbolic link, except in proc.
     Named(PathBuf),
 }
 
@@ -48,7 +48,9 @@ impl OutputPath {
                 return Ok(OutputPath::Named(path));
             };
             let stat = linux::stat(&there)?;
-            if FileKind::from_mode(stat.mode) != Some(FileKind::Symlink) {
+            let is_link = FileKind::from_mode(stat.mode) == Some(FileKind::Symlink);
+            // A link of proc leads to a file, whatever its words are.
+            if !is_link || linux::is_kernel_view(&dir)? {
                 return Ok(OutputPath::Named(path));
             }
             if is_of_stranger(&stat, &dir_stat) {
