@@ -56,7 +56,8 @@ pub use make::{
 pub use mount::{MountHow, detach, mount, unmount};
 pub use mounts::{mount_points, mounted_device};
 pub use open::{
-    OpenFlags, duplicate, is_symlink_error, open_at, open_beneath, open_dir, open_unnamed,
+    OpenFlags, duplicate, is_symlink_error, open_at, open_beneath, open_dir, open_in_root,
+    open_unnamed,
 };
 pub use path::{PATH_BYTES_MAX, split_path};
 pub use process::{pin_thread, process_owner};

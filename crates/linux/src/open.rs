@@ -84,6 +84,23 @@ pub fn open_beneath(
     open_short(from, rest, flags, mode)
 }
 
+/// Opens the file at `path` below `dir`, following symbolic links as if `dir` was the root
+/// directory: none leads out of it.
+///
+/// # Errors
+/// What the kernel reports; it must have `openat2` (Linux 5.6).
+pub fn open_in_root(dir: impl AsFd, path: &[u8], flags: OpenFlags) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let flags = flags | OpenFlags::CLOEXEC;
+    let mut tries = 16; // As for `open_short`.
+    loop {
+        match fs::openat2(&dir, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) if tries > 0 => tries -= 1,
+            opened => return Ok(opened?),
+        }
+    }
+}
+
 /// Opens a new regular file that has no name (`O_TMPFILE`) on the file system of `dir`, to read and
 /// write. It vanishes unless [`link_open_file`](crate::link_open_file) names it.
 ///

@@ -36,7 +36,7 @@ pub(crate) fn build(
     to: &Path,
 ) -> restow::Result<CopySummary> {
     let second = restow::open(second)?;
-    let (both, _) = restow::open(first)?.join(b"", vec![(second, at)], Selection::default())?;
+    let (both, _) = restow::open(first)?.join(b"", vec![(second, at)], Selection::default(), 0)?;
     restow::copy(both, to, &CopyOptions::default(), &Percent::default())
 }
 

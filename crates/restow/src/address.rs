@@ -1,4 +1,5 @@
-//! How a user names a source: a file, and perhaps a subvolume of the btrfs image in it.
+//! How a user names a source: a file, and perhaps a subvolume of the btrfs image in it, or a
+//! directory of the archive or image.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,12 +12,12 @@ use crate::error::refuse;
 use crate::{Result, text};
 
 /// `FILE`, `IMAGE:PATH` or `IMAGE:ID`, taken apart.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     typed: PathBuf,
     /// The file; `-` is standard input.
     pub path: PathBuf,
-    /// The subvolume that the address names.
+    /// The subvolume or directory that the address names.
     pub subvolume: Option<OsString>,
 }
 

@@ -171,7 +171,7 @@ impl Input {
             match Seekable::open(Arc::clone(bytes)) {
                 Ok(Some(seekable)) => match OpenedTar::of(Box::new(seekable), options) {
                     // The archive may be right, and the lengths in the table wrong.
-                    Err(error @ Error::UnreadableFile { .. }) => {
+                    Err(error) if is_of_content(&error) => {
                         let whole = self.unpack_tar(wrapper, options);
                         return whole.map_or(Err(error), |whole| {
                             Ok(OpenedTar {
@@ -256,6 +256,15 @@ impl OpenedTar {
             misfit: None,
             garbage: None,
         })
+    }
+}
+
+/// Whether the content of an archive is to blame for an error.
+fn is_of_content(error: &Error) -> bool {
+    match error {
+        Error::UnreadableFile { .. } => true,
+        Error::Tree(tree::Error::Io(error)) => is_damage(error),
+        _ => false,
     }
 }
 

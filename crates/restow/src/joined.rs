@@ -4,27 +4,47 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tree::edit::{Edited, Edits, Selection};
-use tree::{FileKind, FileSystem, Graft, HostDir, Joined, is_valid_name};
+use tree::{ByPath, FileKind, FileSystem, Graft, HostDir, Ino, Joined, is_valid_name};
 
-use crate::error::refuse;
+use crate::error::{During, refuse};
 use crate::{Result, SourceTree, text};
+
+/// Maximum number of directories that become one: in a damaged image, directories can contain
+/// themselves.
+const STRIPPED_MAX: usize = 1 << 22;
 
 impl SourceTree {
     /// A view of the source below the directory `at`, with others, each below its directory. The
-    /// paths of the selection are those of each source. Of files in several, the last counts.
+    /// paths of the selection are those of each source, from which the first `stripped` names are
+    /// removed afterwards. Of files in several, the last counts.
     ///
     /// # Errors
-    /// A directory is not a path.
+    /// A directory is not a path; no file of a source has so many directories above it.
     pub fn join(
         self,
         at: &[u8],
         others: Vec<(SourceTree, &[u8])>,
         selection: Selection,
+        stripped: u16,
     ) -> Result<(SourceTree, Arc<Joined>)> {
-        let mut grafts = vec![Graft::at(names(at)?, selected(&self, &selection)?)];
+        let mut grafts = Vec::new();
+        let mut add = |source: &SourceTree, at: &[u8]| -> Result<()> {
+            let tree = selected(source, &selection)?;
+            let found = directories(&*tree, stripped);
+            let files = found.map_err(|error| source.name_error(error))?;
+            if files.is_empty() {
+                let name = source.name();
+                refuse!("{name}: no file to copy has {stripped} directories above it");
+            }
+            let mut graft = Graft::at(names(at)?, tree);
+            graft.files = files;
+            grafts.push(graft);
+            Ok(())
+        };
+        add(&self, at)?;
         let mut sources = Vec::new();
         for (source, at) in others {
-            grafts.push(Graft::at(names(at)?, selected(&source, &selection)?));
+            add(&source, at)?;
             sources.push(source);
         }
         let joined = Arc::new(Joined::new(grafts)?);
@@ -46,10 +66,33 @@ impl SourceTree {
         let joined = Joined::new(vec![Graft {
             path: vec![name.into()],
             tree: Arc::clone(self.tree()),
-            ino: entry.ino,
+            files: vec![entry.ino],
             kind: entry.kind,
         }])?;
         Ok(self.joined(Arc::new(joined), Vec::new()))
+    }
+
+    /// A directory of the source as a source of its own. Symbolic links to it are followed.
+    ///
+    /// # Errors
+    /// There is no such directory.
+    pub(crate) fn below(self, path: &[u8]) -> Result<SourceTree> {
+        let words = || text::of_path(path);
+        let found = self.tree().find(path);
+        let entry = found.during(|| format!("find {}", words()))?;
+        if entry.kind != FileKind::Directory {
+            let kind = text::of_kind(entry.kind);
+            refuse!("{} is a {kind}, not a directory", words());
+        }
+        if entry.ino == self.tree().root() {
+            return Ok(self);
+        }
+        let mut graft = Graft::at(Vec::new(), Arc::clone(self.tree()));
+        graft.files = vec![entry.ino];
+        let joined = Joined::new(vec![graft])?;
+        let image = self.btrfs().map(Arc::clone);
+        let source = self.joined(Arc::new(joined), Vec::new());
+        Ok(source.in_btrfs(image))
     }
 
     /// A file of this machine as a tree in which it has another name.
@@ -76,6 +119,24 @@ fn selected(source: &SourceTree, selection: &Selection) -> Result<Arc<dyn FileSy
         ..Edits::default()
     };
     Ok(Arc::new(Edited::new(Arc::clone(source.tree()), edits)?))
+}
+
+/// All directories that have so many above them.
+fn directories(tree: &dyn FileSystem, depth: u16) -> tree::Result<Vec<Ino>> {
+    let mut found = vec![tree.root()];
+    for _ in 0..depth {
+        let mut below = Vec::new();
+        for dir in found {
+            let entries = tree.read_dir(dir)?;
+            let directories = entries.iter().filter(|it| it.kind == FileKind::Directory);
+            below.extend(directories.map(|entry| entry.ino));
+            if below.len() > STRIPPED_MAX {
+                return Err(tree::Error::Limit("directories whose names are stripped"));
+            }
+        }
+        found = below;
+    }
+    Ok(found)
 }
 
 /// The names of a path in the destination.

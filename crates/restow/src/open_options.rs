@@ -32,6 +32,8 @@ pub struct OpenOptions {
     pub base: Vec<PathBuf>,
     /// Directories: show mount points as empty directories.
     pub one_file_system: bool,
+    /// Directories: show the targets of symbolic links in place of the links.
+    pub dereference: bool,
     /// Tar: read on after the end, as for concatenated archives.
     pub ignore_zeros: bool,
     /// Tar: leave out members that cannot be read, and say which in [`crate::SourceTree::lost`].
@@ -56,6 +58,7 @@ impl Default for OpenOptions {
             image_at: None,
             base: Vec::new(),
             one_file_system: false,
+            dereference: false,
             ignore_zeros: false,
             skip_damaged: false,
             spool_dir: "/var/tmp".into(),

@@ -2,14 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use btrfs::{Btrfs, Subvolume, object};
 use squashfs::Squashfs;
 use tree::edit::Selection;
-use tree::{ByPath, DirEntry, FileSystem, HostDir, HostTimes};
+use tree::{ByPath, DirEntry, FileSystem, FollowedDir, HostDir, HostTimes};
 
 use crate::error::{During, refuse};
 use crate::{
@@ -45,6 +45,8 @@ enum SourceFormat {
     },
     Squashfs(Arc<Squashfs>),
     Btrfs(Arc<Subvolume>),
+    /// A part of a btrfs image that is not a subvolume.
+    InBtrfs(Arc<Btrfs>),
     Stream,
     Other,
 }
@@ -75,7 +77,7 @@ impl SourceTree {
         let opened = open(first, options)?;
         // What is opened once is one store: what two subvolumes of it share is known to be the
         // same.
-        let shared = opened.subvolume().map(|tree| tree.btrfs());
+        let shared = opened.btrfs();
         let is_same_image =
             options.image_at == second_options.image_at && is_same_file(&first.path, &second.path);
         let shared = shared.filter(|_| is_same_image);
@@ -86,8 +88,8 @@ impl SourceTree {
             None => open(second, second_options)?,
         };
         let both = [opened, other];
-        let images = both.iter().filter_map(SourceTree::subvolume);
-        let images: Vec<Arc<Btrfs>> = images.map(|tree| Arc::clone(tree.btrfs())).collect();
+        let images = both.iter().filter_map(SourceTree::btrfs);
+        let images: Vec<Arc<Btrfs>> = images.map(Arc::clone).collect();
         if !images.is_empty() {
             check_devices(&options.devices, &images)?;
         }
@@ -174,12 +176,13 @@ impl SourceTree {
         options: &OpenOptions,
         ignores_foreign: bool,
     ) -> Result<SourceTree> {
-        let has_subvolumes = matches!(container, Container::Btrfs(_) | Container::SendStream(_));
-        if address.subvolume.is_some() && !has_subvolumes {
-            let path = text::of_host_path(&address.path, "standard input");
-            refuse!("{path} is {}, which has no subvolumes", container.noun());
-        }
-        Ok(match container {
+        let has_directories = matches!(container, Container::Squashfs(_) | Container::Tar(..));
+        let directory = address.subvolume.as_ref().filter(|_| has_directories);
+        let source = match container {
+            Container::Directory(_) if options.dereference => {
+                let tree = FollowedDir::open(&address.path)?;
+                SourceTree::of(Arc::new(tree), SourceFormat::Other, address)
+            }
             Container::Directory(dir) => {
                 let dir = if options.one_file_system {
                     dir.on_one_file_system()?
@@ -220,15 +223,33 @@ impl SourceTree {
                     ..source
                 }
             }
-        })
+        };
+        match directory {
+            Some(path) => source.below(path.as_bytes()),
+            None => Ok(source),
+        }
     }
 
-    /// A subvolume of an open image.
+    /// A subvolume of an open image, or a directory in one.
     fn of_btrfs(
         btrfs: &Arc<Btrfs>,
         address: &Address,
         options: &OpenOptions,
     ) -> Result<SourceTree> {
+        if let Some((subvolume, directory)) = directory_in(btrfs, address)? {
+            let mut above = address.clone();
+            above.subvolume = Some(subvolume);
+            let source = SourceTree::of_btrfs(btrfs, &above, options)?;
+            if source.tree.exists(&directory)? {
+                return source.below(&directory);
+            }
+            let wanted = address.subvolume.as_deref().unwrap_or_default();
+            let wanted = text::of_name(wanted.as_bytes());
+            let image = text::of_host_path(&address.path, "-");
+            refuse!(
+                "no subvolume or directory {wanted}; `restow info {image}` lists the subvolumes"
+            );
+        }
         let tree = open_subvolume(btrfs, address, options).and_then(|tree| {
             // Without its root directory, nothing is read but by a rescue.
             if !options.skip_damaged {
@@ -359,6 +380,23 @@ impl SourceTree {
         }
     }
 
+    /// The btrfs image, if it is one or a directory in one.
+    pub fn btrfs(&self) -> Option<&Arc<Btrfs>> {
+        match &self.format {
+            SourceFormat::Btrfs(subvolume) => Some(subvolume.btrfs()),
+            SourceFormat::InBtrfs(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    /// The same as a part of this image, if there is one.
+    pub(crate) fn in_btrfs(mut self, image: Option<Arc<Btrfs>>) -> SourceTree {
+        if let Some(image) = image {
+            self.format = SourceFormat::InBtrfs(image);
+        }
+        self
+    }
+
     /// The image, if it is a SquashFS image.
     pub fn squashfs(&self) -> Option<&Arc<Squashfs>> {
         match &self.format {
@@ -479,6 +517,33 @@ pub fn named_subvolume(
     };
     replay(btrfs)?;
     find_subvolume(btrfs, wanted, &address.path).map(Some)
+}
+
+/// The subvolume and the directory in it that an address names; `None` if it names a subvolume, or
+/// nothing.
+fn directory_in(btrfs: &Arc<Btrfs>, address: &Address) -> Result<Option<(OsString, Vec<u8>)>> {
+    let path = address.subvolume.as_ref().filter(|it| number(it).is_none());
+    let Some(path) = path.map(|path| path.as_bytes()) else {
+        return Ok(None);
+    };
+    replay(btrfs)?;
+    let slashes = (0..path.len()).rev().filter(|&at| path[at] == b'/');
+    for end in std::iter::once(path.len()).chain(slashes).chain([0]) {
+        let (above, below) = path.split_at(end);
+        match btrfs.find_subvolume(above) {
+            Ok(_) if end == path.len() => return Ok(None),
+            Ok(_) => {
+                // A name of digits is no number of a subvolume here.
+                let subvolume = [b"/", above].concat();
+                let below = below.strip_prefix(b"/").unwrap_or(below);
+                return Ok(Some((OsString::from_vec(subvolume), below.to_vec())));
+            }
+            Err(tree::Error::NotFound | tree::Error::NotADirectory) => {}
+            Err(tree::Error::InvalidInput(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
 }
 
 /// The number of the subvolume with this path or number.

@@ -86,6 +86,17 @@ pub(crate) struct Copy {
     )]
     pub(crate) root_becomes: Option<OsString>,
 
+    /// Remove the first N names from each path in SRC, and leave out files with no more than those:
+    /// PATH and --exclude are paths before that
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true,
+        help_heading = "Selecting and changing files"
+    )]
+    pub(crate) strip_components: u16,
+
     /// Write DST in this format, regardless of its name
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Option<DestinationFormat>,
@@ -308,7 +319,10 @@ const HEADINGS: [(&str, &[Format]); 5] = [
 const OF_STREAMS: [&str; 2] = ["compress", "uuid"];
 
 /// Options for directories that do not apply to a single file.
-const OF_DIRECTORIES: [&str; 6] = [
+const OF_DIRECTORIES: [&str; 9] = [
+    "keep_directory_symlink",
+    "strip_components",
+    "files_from",
     "merge",
     "keep_existing",
     "keep_newer",

@@ -79,7 +79,7 @@ pub(crate) fn refuse_before_reading(
 /// Refuses an existing directory, unless it is empty or the options decide about it.
 fn refuse_directory(sources: &[PathBuf], dst: &Path, existing: Existing) -> Result<()> {
     match existing {
-        Existing::Merge(_) => Ok(()),
+        Existing::Merge(_) | Existing::MergeThroughLinks(_) => Ok(()),
         Existing::ReplaceDirectory => {
             refuse_home(dst)?;
             let name = text::of_host_path(dst, "-");

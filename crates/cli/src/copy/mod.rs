@@ -87,6 +87,9 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     refuse_what_does_not_apply(typed, format)?;
     let options = args.options(format)?;
     let address = Address::of(&args.src)?;
+    if address.is_standard_input() && args.edits.takes_standard_input() {
+        bail!("--files-from -: standard input is SRC");
+    }
     let mut sources = vec![address.path.clone()];
     let further = args.source.base.iter().chain(&args.source.file.device);
     sources.extend(further.cloned());
@@ -131,7 +134,7 @@ fn join(
     args: &Copy,
     edits: Option<&mut Edits>,
 ) -> Result<(SourceTree, Option<Arc<Joined>>)> {
-    if args.with.is_empty() && args.root_becomes.is_none() {
+    if args.with.is_empty() && args.root_becomes.is_none() && args.strip_components == 0 {
         return Ok((source, None));
     }
     let root = args.root_becomes.as_deref().map(OsStr::as_bytes);
@@ -142,7 +145,8 @@ fn join(
     }
     let selection: Option<Selection> = edits.map(|edits| mem::take(&mut edits.selection));
     let selection = selection.unwrap_or_default();
-    let (source, joined) = source.join(root.unwrap_or_default(), others, selection)?;
+    let root = root.unwrap_or_default();
+    let (source, joined) = source.join(root, others, selection, args.strip_components)?;
     Ok((source, Some(joined)))
 }
 

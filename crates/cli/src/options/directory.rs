@@ -24,6 +24,13 @@ pub(crate) struct DirectoryArgs {
     #[arg(long, requires = "merge")]
     pub(crate) keep_newer: bool,
 
+    /// With --merge, put directories into the directories in DST that symbolic links of their names
+    /// lead to, such as `lib` into `usr/lib`
+    ///
+    /// DST is the root of absolute links, and no link leads out of it.
+    #[arg(long, requires = "merge")]
+    pub(crate) keep_directory_symlink: bool,
+
     /// Delete the existing directory DST with everything in it, once the new one is complete
     ///
     /// Refused for the root, home directories, directories with a mount point at or below them, and
@@ -44,13 +51,18 @@ impl DirectoryArgs {
     /// Options for a destination that exists.
     pub(crate) fn existing(self, overwrite: bool) -> Existing {
         if self.merge {
-            return Existing::Merge(if self.keep_existing {
+            let conflict = if self.keep_existing {
                 Conflict::KeepExisting
             } else if self.keep_newer {
                 Conflict::KeepNewer
             } else {
                 Conflict::Replace
-            });
+            };
+            return if self.keep_directory_symlink {
+                Existing::MergeThroughLinks(conflict)
+            } else {
+                Existing::Merge(conflict)
+            };
         }
         match (self.replace, overwrite) {
             (true, _) => Existing::ReplaceDirectory,

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -29,6 +30,15 @@ pub(crate) struct EditArgs {
     /// Leave out files that match a line of LIST, as with --exclude (repeatable)
     #[arg(long, value_name = "LIST")]
     exclude_from: Vec<PathBuf>,
+
+    /// Copy only the files and directories in LIST: a path in SRC on each line, as PATH, but not a
+    /// pattern; `-` is standard input (repeatable)
+    #[arg(long, value_name = "LIST")]
+    files_from: Vec<PathBuf>,
+
+    /// Paths in the LISTs of --files-from end with a NUL, as with `find -print0`
+    #[arg(short = '0', long, requires = "files_from")]
+    null: bool,
 
     /// Add, replace or change the files in LIST, which has the format of mksquashfs pseudo files
     /// (repeatable)
@@ -102,7 +112,22 @@ fn id_map(words: &str) -> Result<IdMap> {
     }
 }
 
+/// The content of a file, or of standard input for `-`.
+fn read_list(list: &Path) -> io::Result<Vec<u8>> {
+    if list != Path::new("-") {
+        return fs::read(list);
+    }
+    let mut content = Vec::new();
+    io::stdin().read_to_end(&mut content)?;
+    Ok(content)
+}
+
 impl EditArgs {
+    /// Whether standard input holds a list.
+    pub(crate) fn takes_standard_input(&self) -> bool {
+        self.files_from.iter().any(|list| list == Path::new("-"))
+    }
+
     /// The patterns of `--exclude` that can match only in the root, because they have no slash.
     pub(crate) fn excluded_in_root(&self) -> impl Iterator<Item = &[u8]> {
         let patterns = self.exclude.iter().map(|pattern| pattern.as_bytes());
@@ -128,6 +153,18 @@ impl EditArgs {
                 .filter(|line| !line.is_empty());
             exclude.extend(lines.map(<[u8]>::to_vec));
         }
+        let mut only = patterns(paths);
+        if !self.files_from.is_empty() {
+            let mut given = Vec::new();
+            for list in &self.files_from {
+                let name = || format!("read {}", text::of_host_path(list, "standard input"));
+                let end = if self.null { 0 } else { b'\n' };
+                let paths = read_list(list).with_context(name)?;
+                let paths = paths.split(|&byte| byte == end);
+                given.extend(paths.filter(|path| !path.is_empty()).map(<[u8]>::to_vec));
+            }
+            only = only.with_paths(given);
+        }
         let mut additions = Vec::new();
         for list in &self.add {
             let read = || -> Result<Vec<Addition>> { Ok(Addition::parse_list(&fs::read(list)?)?) };
@@ -135,7 +172,7 @@ impl EditArgs {
             additions.extend(read().with_context(name)?);
         }
         let root = self.all_root.then_some(0);
-        let is_any = !(paths.is_empty() && exclude.is_empty() && additions.is_empty())
+        let is_any = !(only.is_empty() && exclude.is_empty() && additions.is_empty())
             || self.all_root
             || self.uid.is_some()
             || self.gid.is_some()
@@ -150,7 +187,7 @@ impl EditArgs {
         }
         Ok(Some(Edits {
             selection: Selection {
-                only: patterns(paths).into(),
+                only: only.into(),
                 exclude: Patterns::new(exclude).into(),
             },
             uid_maps: self.map_uids.clone(),

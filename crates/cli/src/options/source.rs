@@ -17,7 +17,9 @@ A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; `-` 
 pub(crate) const SOURCE_LONG_HELP: &str = "\
 A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; `-` is standard input
 
-IMAGE:PATH and IMAGE:ID select a subvolume of a btrfs image, as in `disk.btrfs:home` and `disk.btrfs:257`. A file whose \
+FILE:PATH selects a directory of a tar archive or image, as in `src.tar.gz:src/doc`. In a btrfs image, it selects the \
+subvolume of that name if there is one, as in `disk.btrfs:home`, or a directory of a subvolume, as in \
+`disk.btrfs:home/user`; IMAGE:ID selects a subvolume by its number, as in `disk.btrfs:257`. A file whose \
 name contains colons is always found by its full name; to select the subvolume `home` even if there is a file \
 `disk.btrfs:home`, write `disk.btrfs:/home`. STREAM:NAME selects \
 a subvolume of a send stream that has several.";
@@ -57,6 +59,14 @@ pub(crate) struct SourceArgs {
     /// directories
     #[arg(long, help_heading = "Directories as sources")]
     pub(crate) one_file_system: bool,
+
+    /// Follow symbolic links: read the files and directories that they lead to in their place
+    #[arg(
+        long,
+        help_heading = "Directories as sources",
+        conflicts_with = "one_file_system"
+    )]
+    pub(crate) dereference: bool,
 
     /// Continue after the end of a tar archive: for concatenated archives
     #[arg(long, help_heading = "Tar archives as sources")]
@@ -146,6 +156,7 @@ impl SourceArgs {
         options.ignore_checksums = self.ignore_checksums;
         options.base.clone_from(&self.base);
         options.one_file_system = self.one_file_system;
+        options.dereference = self.dereference;
         options.ignore_zeros = self.ignore_zeros;
         options.skip_damaged = self.skip_damaged;
         options
@@ -161,10 +172,13 @@ impl SourceArgs {
             if self.one_file_system && source.directory().is_none() {
                 bail!("not a directory: --one-file-system does not apply");
             }
+            if self.dereference && !address.path.is_dir() {
+                bail!("not a directory: --dereference does not apply");
+            }
             if source.directory().is_some() {
                 self.refuse_options_of_files()?;
             }
-            if source.subvolume().is_none() {
+            if source.btrfs().is_none() {
                 if self.ignore_checksums {
                     bail!("not a btrfs image: option ignore_checksums does not apply");
                 }
@@ -197,7 +211,7 @@ impl SourceArgs {
         }
         let both = addresses.iter().zip(&sources);
         let mut images = both
-            .filter(|(_, source)| source.subvolume().is_some())
+            .filter(|(_, source)| source.btrfs().is_some())
             .peekable();
         if images.peek().is_none() {
             self.refuse_options_of_btrfs()?;

@@ -162,7 +162,7 @@ fn files_with_colons_in_their_names_stay_in_reach() {
     // The longest name of a file counts, so `i:a` is the archive.
     assert_eq!(
         refused(at, &["ls", "i:a:b"]),
-        "restow: open i:a:b: i:a is a tar archive, which has no subvolumes\n"
+        "restow: open i:a:b: find b: no such file or directory\n"
     );
     assert_eq!(done(at, &["cat", "i:/a:b", "f"]), "a:b");
     // A link to nowhere is there, and nothing else is read for it.
@@ -201,7 +201,7 @@ fn names_of_digits_and_of_any_bytes() {
     let args = ["ls".as_ref(), OsStr::from_bytes(b"\xc0::\xff")];
     assert_eq!(
         refused(at, &args),
-        "restow: open \\xc0::\\xff: no subvolume \\xff; `restow info \\xc0:` lists the subvolumes\n"
+        "restow: open \\xc0::\\xff: no subvolume or directory \\xff; `restow info \\xc0:` lists the subvolumes\n"
     );
 }
 
@@ -214,14 +214,18 @@ fn what_an_address_does_not_reach_is_said() {
     done(at, &["copy", "-q", "src", "x.sqfs"]);
     fs::write(dir.join("-"), "a file").unwrap();
     let neither = "no such file or directory, and no image before a colon in it";
-    let unknown = "no subvolume none; `restow info i` lists the subvolumes";
+    let subvolumes = "`restow info i` lists the subvolumes";
+    let unknown = &format!("no subvolume or directory none; {subvolumes}");
     for (args, words) in [
         (&["ls", "j:home"][..], format!("open j:home: {neither}")),
         (&["ls", ":home"], format!("open :home: {neither}")),
         (&["ls", "--", "-:home"], format!("open -:home: {neither}")),
         (&["ls", "i/:home"], format!("open i/:home: {neither}")),
         (&["ls", "i:none"], format!("open i:none: {unknown}")),
-        (&["info", "i:none"], format!("open i:none: {unknown}")),
+        (
+            &["info", "i:none"],
+            format!("open i:none: no subvolume none; {subvolumes}"),
+        ),
         (
             &["copy", "i:none", "out"],
             format!("copy i:none to out: open i:none: {unknown}"),
@@ -232,7 +236,7 @@ fn what_an_address_does_not_reach_is_said() {
         ),
         (
             &["ls", "i:home/f"],
-            "open i:home/f: no subvolume home/f; `restow info i` lists the subvolumes".into(),
+            "open i:home/f: f is a file, not a directory".into(),
         ),
         (
             &["ls", "i:"],
@@ -243,12 +247,12 @@ fn what_an_address_does_not_reach_is_said() {
             "open src:home: no such file or directory, and src is a directory, which has no subvolumes".into(),
         ),
         (
-            &["ls", "x.tar:home"],
-            "open x.tar:home: x.tar is a tar archive, which has no subvolumes".into(),
+            &["ls", "x.tar:none"],
+            "open x.tar:none: find none: no such file or directory".into(),
         ),
         (
-            &["ls", "x.sqfs:home"],
-            "open x.sqfs:home: x.sqfs is a SquashFS image, which has no subvolumes".into(),
+            &["ls", "x.sqfs:home/f"],
+            "open x.sqfs:home/f: home/f is a file, not a directory".into(),
         ),
         (
             &["info", "x.sqfs:home"],

@@ -35,6 +35,7 @@ mod receive_image; // send streams, received into images
 mod receive_mounted; // send streams, received into a mounted btrfs
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod reuse; // images that keep the data of older ones
+mod selection; // directories of sources, lists of files, stripped names, followed links
 mod send; // send streams of images and of other trees, also compared with those of Linux
 mod send_dirs; // send streams of trees with many directories, compared with those of Linux
 mod send_exact; // shapes that need care, byte for byte as by Linux

@@ -23,9 +23,10 @@ pub struct Graft {
     pub path: Vec<Box<[u8]>>,
     /// The tree.
     pub tree: Arc<dyn FileSystem>,
-    /// The file of `tree` that has this path: its root, or another file.
-    pub ino: Ino,
-    /// Its kind.
+    /// The file of `tree` that has this path, such as its root. Several directories become one that
+    /// has the entries of all.
+    pub files: Vec<Ino>,
+    /// Their kind.
     pub kind: FileKind,
 }
 
@@ -34,10 +35,16 @@ impl Graft {
     pub fn at(path: Vec<Box<[u8]>>, tree: Arc<dyn FileSystem>) -> Graft {
         Graft {
             path,
-            ino: tree.root(),
+            files: vec![tree.root()],
             kind: FileKind::Directory,
             tree,
         }
+    }
+
+    /// What it consists of as a graft of this number.
+    fn parts(&self, number: u16) -> impl Iterator<Item = GraftFile> {
+        let files = self.files.iter();
+        files.map(move |&ino| GraftFile { graft: number, ino })
     }
 }
 
@@ -117,10 +124,7 @@ impl Joined {
             if !graft.path.is_empty() {
                 root.grafts.push((number, 0));
             } else if graft.kind == FileKind::Directory {
-                root.parts.push(GraftFile {
-                    graft: number,
-                    ino: graft.ino,
-                });
+                root.parts.extend(graft.parts(number));
             } else {
                 return Err(Error::NotADirectory);
             }
@@ -261,32 +265,38 @@ impl Joined {
     ) -> Result<(Names, u64)> {
         let mut names = Names::new();
         let mut replaced = 0;
-        let parts = directory
-            .parts
-            .iter()
-            .map(|part| (part.graft, None, part.ino));
-        let grafts = directory
-            .grafts
-            .iter()
-            .map(|&(graft, depth)| (graft, Some(depth), self.grafts[usize::from(graft)].ino));
+        let parts = directory.parts.iter().map(|&part| (part.graft, Ok(part)));
+        let grafts = directory.grafts.iter();
+        let grafts = grafts.map(|&(graft, depth)| (graft, Err(depth)));
         let mut sources: Vec<_> = parts.chain(grafts).collect();
-        sources.sort_by_key(|(graft, ..)| *graft);
-        for (graft, depth, ino) in sources {
-            let Some(depth) = depth else {
-                let part = GraftFile { graft, ino };
-                for entry in list(self.tree(part), ino)? {
-                    let part = GraftFile {
-                        graft,
-                        ino: entry.ino,
-                    };
-                    let found = NameTarget::of(part, entry.kind);
-                    replaced += u64::from(add(&mut names, entry.name, found));
+        sources.sort_by_key(|(graft, _)| *graft);
+        for (graft, source) in sources {
+            let depth = match source {
+                Err(depth) => depth,
+                Ok(part) => {
+                    for entry in list(self.tree(part), part.ino)? {
+                        let part = GraftFile {
+                            graft,
+                            ino: entry.ino,
+                        };
+                        let found = NameTarget::of(part, entry.kind);
+                        replaced += u64::from(add(&mut names, entry.name, found));
+                    }
+                    continue;
                 }
-                continue;
             };
-            let Graft { path, kind, .. } = &self.grafts[usize::from(graft)];
+            let grafted = &self.grafts[usize::from(graft)];
+            let path = &grafted.path;
             let found = if depth + 1 == path.len() {
-                NameTarget::of(GraftFile { graft, ino }, *kind)
+                match (grafted.kind, grafted.parts(graft).next()) {
+                    (FileKind::Directory, _) | (_, None) => {
+                        NameTarget::Directory(JoinedDirectory {
+                            parts: grafted.parts(graft).collect(),
+                            ..JoinedDirectory::default()
+                        })
+                    }
+                    (kind, Some(part)) => NameTarget::File(part, kind),
+                }
             } else {
                 NameTarget::Directory(JoinedDirectory {
                     grafts: vec![(graft, depth + 1)],

@@ -1,5 +1,6 @@
 //! Path patterns, as in shells.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fast_glob::glob_match;
@@ -11,7 +12,40 @@ use fast_glob::glob_match;
 /// `[!a-z]` and `{a,b}` are supported, and `\` escapes a character. A leading `/` or `./` and a
 /// trailing `/` are ignored.
 #[derive(Debug, Default)]
-pub struct Patterns(Vec<Pattern>);
+pub struct Patterns {
+    patterns: Vec<Pattern>,
+    paths: Option<Paths>,
+}
+
+/// Paths that stand for themselves, of which there may be many.
+#[derive(Debug, Default)]
+struct Paths {
+    /// Each with whether it has matched, and as given.
+    all: HashMap<Vec<u8>, (AtomicBool, Box<[u8]>)>,
+    /// The directories above them.
+    above: HashSet<Vec<u8>>,
+}
+
+impl Paths {
+    fn concern(&self, names: &[&[u8]]) -> Concern {
+        let mut closest = Concern::Nothing;
+        for len in 0..=names.len() {
+            let path = names[..len].join(&b'/');
+            if let Some((has_matched, _)) = self.all.get(&path) {
+                has_matched.store(true, Ordering::Relaxed);
+                let is_whole = len == names.len();
+                closest = closest.max(if is_whole {
+                    Concern::Whole
+                } else {
+                    Concern::Above
+                });
+            } else if len == names.len() && self.above.contains(&path) {
+                closest = closest.max(Concern::Below);
+            }
+        }
+        closest
+    }
+}
 
 #[derive(Debug)]
 struct Pattern {
@@ -50,17 +84,35 @@ const ALTERNATIVES_MAX: usize = 1024;
 impl Patterns {
     /// Parses patterns. An empty pattern matches only the root.
     pub fn new<T: AsRef<[u8]>>(patterns: impl IntoIterator<Item = T>) -> Patterns {
-        Patterns(
-            patterns
-                .into_iter()
-                .map(|given| Pattern::new(given.as_ref()))
-                .collect(),
-        )
+        let patterns = patterns.into_iter();
+        Patterns {
+            patterns: patterns.map(|given| Pattern::new(given.as_ref())).collect(),
+            paths: None,
+        }
+    }
+
+    /// The same patterns, and paths that are not patterns. Without any, nothing more matches.
+    #[must_use]
+    pub fn with_paths<T: AsRef<[u8]>>(mut self, given: impl IntoIterator<Item = T>) -> Patterns {
+        let mut paths = Paths::default();
+        for given in given {
+            let given = given.as_ref();
+            let names: Vec<&[u8]> = names(given).into_iter().filter(|it| *it != b".").collect();
+            for len in 0..names.len() {
+                paths.above.insert(names[..len].join(&b'/'));
+            }
+            let has_matched = AtomicBool::new(false);
+            paths
+                .all
+                .insert(names.join(&b'/'), (has_matched, given.into()));
+        }
+        self.paths = Some(paths);
+        self
     }
 
     /// Whether there are no patterns.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.patterns.is_empty() && self.paths.is_none()
     }
 
     /// Whether a pattern matches the whole path. All matching patterns are marked as used.
@@ -73,7 +125,7 @@ impl Patterns {
     pub(super) fn last_match(&self, path: &[u8]) -> Option<usize> {
         let names = names(path);
         let mut last = None;
-        for (index, pattern) in self.0.iter().enumerate() {
+        for (index, pattern) in self.patterns.iter().enumerate() {
             if pattern.concern(&names) == Concern::Whole {
                 pattern.has_matched.store(true, Ordering::Relaxed);
                 last = Some(index);
@@ -86,8 +138,11 @@ impl Patterns {
     /// it are marked as used.
     pub(super) fn concern(&self, path: &[u8]) -> Concern {
         let names = names(path);
-        let mut closest = Concern::Nothing;
-        for pattern in &self.0 {
+        let mut closest = match &self.paths {
+            Some(paths) => paths.concern(&names),
+            None => Concern::Nothing,
+        };
+        for pattern in &self.patterns {
             let concern = pattern.concern(&names);
             if concern >= Concern::Above {
                 pattern.has_matched.store(true, Ordering::Relaxed);
@@ -99,11 +154,12 @@ impl Patterns {
 
     /// The patterns that have matched nothing so far, as given.
     pub fn unmatched(&self) -> impl Iterator<Item = &[u8]> {
-        let unmatched = self
-            .0
-            .iter()
-            .filter(|pattern| !pattern.has_matched.load(Ordering::Relaxed));
-        unmatched.map(|pattern| &*pattern.given)
+        let patterns = self.patterns.iter().map(|it| (&it.has_matched, &*it.given));
+        let paths = self.paths.iter().flat_map(|paths| paths.all.values());
+        let paths = paths.map(|(has_matched, given)| (has_matched, &**given));
+        let all = patterns.chain(paths);
+        all.filter(|(has_matched, _)| !has_matched.load(Ordering::Relaxed))
+            .map(|(_, given)| given)
     }
 }
 
@@ -282,6 +338,31 @@ fn end_of_class(pattern: &[u8], start: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_stand_for_themselves_beside_patterns() {
+        let patterns = Patterns::new(["a/*.c"]).with_paths(["./d//e/", "x[1]", "d/e/f", "gone"]);
+        for (path, concern) in [
+            ("", Concern::Below),
+            ("a", Concern::Below),
+            ("a/b.c", Concern::Whole),
+            ("d", Concern::Below),
+            ("d/e", Concern::Whole),
+            ("d/e/f", Concern::Whole),
+            ("d/e/g/h", Concern::Above),
+            ("d/ee", Concern::Nothing),
+            ("x1", Concern::Nothing),
+            ("x[1]", Concern::Whole),
+        ] {
+            assert_eq!(patterns.concern(path.as_bytes()), concern, "{path}");
+        }
+        assert_eq!(patterns.unmatched().collect::<Vec<_>>(), [b"gone"]);
+        let nothing = Patterns::default().with_paths([b""; 0]);
+        assert!(!nothing.is_empty());
+        assert_eq!(nothing.concern(b"a"), Concern::Nothing);
+        let all = Patterns::default().with_paths(["."]);
+        assert_eq!(all.concern(b"a/b"), Concern::Above);
+    }
 
     #[test]
     fn patterns_are_anchored_and_stop_at_slashes() {

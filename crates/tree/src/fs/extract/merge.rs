@@ -4,8 +4,8 @@
 //! The rest of the extraction writes that into a temporary directory inside the target. Then
 //! [`move_up`] renames each file to its final name, so that a name shows the whole old file or the
 //! whole new one, and each missing directory with all that is in it. Both open the target's
-//! directories one by one from the top and follow no symbolic link, so nothing is written outside
-//! the target even if others change it meanwhile.
+//! directories one by one from the top and follow no symbolic link, or on demand only within the
+//! target, so nothing is written outside it even if others change it meanwhile.
 
 use std::collections::HashSet;
 use std::io;
@@ -35,10 +35,16 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Compares a tree with the directory `into`.
-    pub(super) fn of(inventory: &Inventory, into: &OwnedFd, conflict: Conflict) -> Result<Self> {
+    /// Compares a tree with the directory `into`. With `follows`, links to directories in it count
+    /// as these directories.
+    pub(super) fn of(
+        inventory: &Inventory,
+        into: &OwnedFd,
+        conflict: Conflict,
+        follows: bool,
+    ) -> Result<Self> {
         let mut selection = Selection::default();
-        let mut way = OpenPath::new(inventory, into);
+        let mut way = OpenPath::new(inventory, into, follows);
         for step in inventory.steps() {
             let entry = match step {
                 WalkStep::Enter(entry) | WalkStep::File(entry) => entry,
@@ -50,8 +56,8 @@ impl Selection {
             let is_dir = matches!(step, WalkStep::Enter(_));
             if entry == inventory.root() {
                 way.enter_root()?;
-            } else if let Some(above) = way.current()? {
-                let found = match linux::stat_at(above, &inventory.name(entry)) {
+            } else if way.current()?.is_some() {
+                let found = match way.stat(entry, is_dir) {
                     Ok(stat) => Some(stat),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                     Err(error) => {
@@ -131,13 +137,13 @@ pub(super) struct Moved {
 }
 
 /// Moves what was written below `staged` into the directory `into`, and calls `finish` for each new
-/// directory below that. Without `conflict`, nothing may be there. Files in `missing` have not been
-/// written.
+/// directory below that. Without `conflict`, nothing may be there; with `follows`, links to
+/// directories count as these directories. Files in `missing` have not been written.
 pub(super) fn move_up(
     maker: &Maker<'_>,
     staged: &OwnedFd,
     into: &OwnedFd,
-    conflict: Option<Conflict>,
+    (conflict, follows): (Option<Conflict>, bool),
     missing: &HashSet<FileId>,
     mut finish: impl FnMut(&OwnedFd, EntryId) -> Result<()>,
 ) -> Result<Moved> {
@@ -147,8 +153,8 @@ pub(super) fn move_up(
         refused: Vec::new(),
     };
     let (mut from, mut to) = (
-        OpenPath::new(inventory, staged),
-        OpenPath::new(inventory, into),
+        OpenPath::new(inventory, staged, false),
+        OpenPath::new(inventory, into, follows),
     );
     // Directories entered below one that is new or was refused.
     let (mut new, mut refused) = (0u32, 0u32);
@@ -162,7 +168,7 @@ pub(super) fn move_up(
                     new -= 1;
                     let path = inventory.path(entry);
                     let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
-                    let dir = linux::open_beneath(into, &path, flags, 0)
+                    let dir = open_dir(into, &path, flags, follows)
                         .map_err(|error| Error::from(error).in_file("open", &path))?;
                     finish(&dir, entry)?;
                 } else if refused > 0 {
@@ -208,7 +214,8 @@ pub(super) fn move_up(
                 return Err(Error::from(error).in_file("create", &inventory.path(entry)));
             }
             Err(_) if is_dir && is_taken => {
-                let opened = linux::stat_at(above, name)
+                let opened = to
+                    .stat(entry, true)
                     .map_err(|error| error.to_string())
                     .and_then(|there| match clash(true, &there) {
                         Some(reason) => Err(reason.to_owned()),
@@ -298,15 +305,27 @@ struct OpenPath<'a> {
     open: Vec<(EntryId, Option<OwnedFd>)>,
     /// How many directories the walk is below the last open one.
     skipped: u32,
+    /// Whether symbolic links to directories below the root are followed.
+    follows: bool,
+}
+
+/// Opens a directory below `root`, following links within it or none.
+fn open_dir(root: &OwnedFd, path: &[u8], flags: OpenFlags, follows: bool) -> io::Result<OwnedFd> {
+    if follows {
+        linux::open_in_root(root, path, flags)
+    } else {
+        linux::open_beneath(root, path, flags, 0)
+    }
 }
 
 impl<'a> OpenPath<'a> {
-    fn new(inventory: &'a Inventory<'a>, root: &'a OwnedFd) -> Self {
+    fn new(inventory: &'a Inventory<'a>, root: &'a OwnedFd, follows: bool) -> Self {
         OpenPath {
             inventory,
             root,
             open: Vec::new(),
             skipped: 0,
+            follows,
         }
     }
 
@@ -346,20 +365,40 @@ impl<'a> OpenPath<'a> {
         };
         if dir.is_none() {
             let path = self.inventory.path(*entry);
-            let again = linux::open_beneath(self.root, &path, PATH_ONLY, 0);
+            let again = open_dir(self.root, &path, PATH_ONLY, self.follows);
             *dir = Some(again.map_err(|error| Error::from(error).in_file("open", &path))?);
         }
         Ok(dir.as_ref())
+    }
+
+    /// The existing file with the name of an entry in the current directory. Where links are
+    /// followed, a link to a directory is that directory for another directory.
+    fn stat(&mut self, entry: EntryId, is_dir: bool) -> io::Result<Stat> {
+        let name = &*self.inventory.name(entry);
+        let current = self.current().map_err(io::Error::other)?;
+        let there = linux::stat_at(current.ok_or(io::ErrorKind::NotFound)?, name)?;
+        let is_link = FileKind::from_mode(there.mode) == Some(FileKind::Symlink);
+        if !(self.follows && is_dir && is_link) {
+            return Ok(there);
+        }
+        let path = self.inventory.path(entry);
+        let target = linux::open_in_root(self.root, &path, PATH_ONLY);
+        Ok(target.and_then(|dir| linux::stat(&dir)).unwrap_or(there))
     }
 
     /// Opens a directory in the current one; otherwise says in words why not. Files cannot be
     /// renamed into another file system.
     fn open(&mut self, entry: EntryId, there: &Stat) -> std::result::Result<OwnedFd, String> {
         let name = &*self.inventory.name(entry);
+        let words = |error: io::Error| error.to_string();
+        let followed = self.follows.then(|| {
+            let path = self.inventory.path(entry);
+            linux::open_in_root(self.root, &path, PATH_ONLY)
+        });
         let current = self.current().map_err(|error| error.to_string())?;
         let current = current.ok_or("its directory is not there")?;
-        let words = |error: io::Error| error.to_string();
-        let dir = linux::open_at(current, name, PATH_ONLY, 0).map_err(words)?;
+        let dir = followed.unwrap_or_else(|| linux::open_at(current, name, PATH_ONLY, 0));
+        let dir = dir.map_err(words)?;
         let stat = linux::stat(&dir).map_err(words)?;
         let above = linux::stat(current).map_err(words)?;
         if !stat.is_same_file(there) {

@@ -98,8 +98,9 @@ pub fn extract(
     let target = ExtractTarget::begin(to, options.existing)?;
     let mut extracted = Extracted::default();
     let mut selected = None;
+    let follows = matches!(options.existing, Existing::MergeThroughLinks(_));
     if let Some((into, Some(conflict))) = target.inside_of() {
-        let selection = Selection::of(inventory, into, conflict)?;
+        let selection = Selection::of(inventory, into, conflict, follows)?;
         selected = selection.inventory(inventory);
         (extracted.kept, extracted.refused) = (selection.kept, selection.refused);
     }
@@ -156,8 +157,8 @@ pub fn extract(
             if options.sync {
                 target.sync()?;
             }
-            let moved =
-                merge::move_up(&maker, target.dir(), into, conflict, &missing, &mut finish)?;
+            let how = (conflict, follows);
+            let moved = merge::move_up(&maker, target.dir(), into, how, &missing, &mut finish)?;
             extracted.refused.extend(moved.refused);
             extracted.kept += moved.kept;
         }

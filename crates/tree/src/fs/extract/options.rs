@@ -49,6 +49,10 @@ pub enum Existing {
     /// attributes, and so does the target itself; the system gives those that change a new
     /// modification time.
     Merge(Conflict),
+    /// As [`Existing::Merge`], but a symbolic link in the directory that leads to another one in it
+    /// counts as that directory where the tree has a directory. The directory is the root of
+    /// absolute links, and no link leads out of it.
+    MergeThroughLinks(Conflict),
 }
 
 /// Which of two files of the same name a merged directory has. Links, devices, fifos and sockets

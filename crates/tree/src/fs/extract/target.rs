@@ -60,7 +60,8 @@ impl ExtractTarget {
                 // A link to a directory counts as that directory, and `.` has a name too.
                 to = std::fs::canonicalize(&to)?;
                 let dir = linux::open_dir(&to)?;
-                if let Existing::Merge(conflict) = existing {
+                if let Existing::Merge(conflict) | Existing::MergeThroughLinks(conflict) = existing
+                {
                     return Self::inside(dir, Some(conflict));
                 }
                 if is_empty(&dir)? {

@@ -166,6 +166,11 @@ impl HostDir {
         self
     }
 
+    /// The path of a directory below the root, as it was listed.
+    pub(super) fn path(&self, dir: Ino) -> Result<Vec<u8>> {
+        self.table().path(dir)
+    }
+
     /// The paths of the files that were read although they had changed, sorted.
     pub fn changed(&self) -> Vec<Vec<u8>> {
         let Some(changed) = &self.changed else {
