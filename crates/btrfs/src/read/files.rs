@@ -237,6 +237,17 @@ impl Subvolume {
         }
     }
 
+    /// The size of a file's inode, which Linux shows of directories, too.
+    ///
+    /// # Errors
+    /// Fails if the inode cannot be read.
+    pub fn stored_size(&self, ino: Ino) -> Result<u64> {
+        match self.resolve(ino)? {
+            Resolved::Inode(tree, number) => Ok(self.inode_in(&tree, number)?.size),
+            Resolved::Empty(_) => Ok(0),
+        }
+    }
+
     /// The preallocated extent that begins at an offset of a regular file, even beyond the end of
     /// the file: its identity, where in it that part begins, and the part's length. `None` if none
     /// begins there.
@@ -295,8 +306,10 @@ impl Subvolume {
         };
         let id = ino_map::id_of(index, large);
         let id = id.filter(|&id| self.has_nested && is_file_tree(id));
-        let root = TreeRoot::find(self.volume(), &self.btrfs.roots, id.ok_or(Error::NotFound)?)?;
-        let root = root.filter(|root| root.refs > 0).ok_or(Error::NotFound)?;
+        let (id, roots) = (id.ok_or(Error::NotFound)?, &self.btrfs.roots);
+        let root = TreeRoot::find(self.volume(), roots, id)?.filter(|root| root.refs > 0);
+        let deleted = Error::corrupt("subvolume in a directory is deleted", roots.root.0, id);
+        let root = root.ok_or(deleted)?;
         let tree = self.btrfs.shown(root.tree)?;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.subvolume(tree, index);
@@ -392,28 +405,27 @@ impl Subvolume {
         })
     }
 
-    /// The root directory of a subvolume in a directory, or an empty directory if the subvolume is
-    /// not really there.
+    /// The root directory of a subvolume in a directory, or an empty directory where a snapshot has
+    /// only its name.
     fn nested(&self, tree: &Tree, dir: u64, dir_ino: Ino, id: u64, name: &[u8]) -> Result<Ino> {
         let (volume, roots) = (self.volume(), &self.btrfs.roots);
-        let mut root = None;
-        if self.has_nested && subvolume::is_seen_at(volume, roots, tree.id, id, dir, name)? {
-            root = TreeRoot::find(volume, roots, id)?.filter(|root| root.refs > 0);
+        let table = || self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if !self.has_nested || !subvolume::is_seen_at(volume, roots, tree.id, id, dir, name)? {
+            return Ok(table().empty(dir_ino, name));
         }
-        let tree = root.map(|root| self.btrfs.shown(root.tree)).transpose()?;
-        let large: &[u64] = if tree.is_some() && ino_map::is_large(id) {
+        let large: &[u64] = if ino_map::is_large(id) {
             self.large()?
         } else {
             &[]
         };
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        match tree {
-            Some(tree) => {
-                let index = ino_map::index_of(id, large)?;
-                Ok(Ino(table.subvolume(tree, index).0 | object::FIRST_FREE))
-            }
-            None => Ok(table.empty(dir_ino, name)),
-        }
+        let index = ino_map::index_of(id, large)?;
+        let root = TreeRoot::find(volume, roots, id)?.filter(|root| root.refs > 0);
+        let Some(root) = root else {
+            // Its own path is that of the error, when it is read.
+            return Ok(Ino(index << INODE_BITS | object::FIRST_FREE));
+        };
+        let tree = self.btrfs.shown(root.tree)?;
+        Ok(Ino(table().subvolume(tree, index).0 | object::FIRST_FREE))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use btrfs::{NewSubvolume, Numbers, Options, Received, Subvolume, SubvolumeInfo};
-use testkit::{HookedFs, MemoryFs, Rng, TempDir};
+use testkit::{BtrfsImage, HookedFs, MemoryFs, Rng, TempDir};
 use tree::{
     Aspects, Error, FileIdentity, FileSystem, Inventory, Limits, NoProgress, Output, Parallel, Time,
 };
@@ -292,4 +292,22 @@ fn an_image_that_continues_another_keeps_its_numbers() {
         let made = btrfs::create(&inventory, &options, Parallel::new(1), &NoProgress, &output);
         assert!(matches!(made, Err(Error::InvalidInput(_))), "{id}");
     }
+}
+
+#[test]
+fn a_deleted_subvolume_that_is_still_seen_is_no_empty_directory() {
+    let dir = TempDir::new();
+    let path = dir.join("image");
+    let (source, options) = nested();
+    make(&source, &path, &options, 2);
+    let list = open(&path).subvolumes().unwrap();
+    let second = list
+        .iter()
+        .find(|own| own.path.as_deref() == Some(b"dir/second"));
+    let mut image = BtrfsImage::read_file(&path);
+    image.set(1, (second.unwrap().id, 132, 0), 216, &[0; 4]);
+    let top = crate::hostile::open(&image).unwrap().subvolume(5).unwrap();
+    let error = Inventory::of(&top, &Limits::default()).unwrap_err();
+    let is_named = matches!(&error, Error::File { path, .. } if **path == *b"dir/second");
+    assert!(is_named, "{error}");
 }

@@ -80,18 +80,25 @@ impl<'a> Listing<'a> {
         }
         let parent = self.inventory.file(dir);
         let tree = self.inventory.tree;
-        let children = tree.read_dir_with_metadata(self.inventory.ino(parent))?;
+        let ino = self.inventory.ino(parent);
+        let children = match tree.read_dir_with_metadata(ino) {
+            Ok(children) => children,
+            Err(error) => {
+                // Names the entry, if the directory itself can be listed.
+                let mut entries = tree.read_dir(ino)?.into_iter();
+                let entry = entries.find(|entry| tree.metadata(entry.ino).is_err());
+                return Err(match entry {
+                    Some(entry) => error.in_file("read", &self.child_path(dir, &entry.name)),
+                    None => error,
+                });
+            }
+        };
         let start = self.inventory.entry_count();
         let dirs_before = open.len();
         let mut last: Option<&[u8]> = None;
         for (child, metadata) in &children {
             if let Err(error) = self.add_child(parent, depth, last, child, metadata, open) {
-                let mut path = self.inventory.path(dir);
-                if !path.is_empty() {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(&child.name);
-                return Err(error.in_file("read", &path));
+                return Err(error.in_file("read", &self.child_path(dir, &child.name)));
             }
             last = Some(&child.name);
         }
@@ -101,6 +108,15 @@ impl<'a> Listing<'a> {
             .change(parent.0, |record| record.size = range);
         open[dirs_before..].reverse();
         Ok(())
+    }
+
+    fn child_path(&self, dir: EntryId, name: &[u8]) -> Vec<u8> {
+        let mut path = self.inventory.path(dir);
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        path
     }
 
     fn add_child(
