@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use crate::disk::checksum::name_hash;
 use crate::disk::compression::Compression;
-use crate::disk::flags::compat_ro;
+use crate::disk::flags::{compat_ro, incompat};
 use crate::disk::key::{Logical, item, object};
 use crate::disk::node::{TreeBlock, TreeItem};
 use crate::disk::raw;
@@ -265,6 +265,9 @@ impl ExtentTree {
         };
         let is_skinny = item.key.kind == item::METADATA_ITEM;
         let len = if is_skinny { nodesize } else { item.key.offset };
+        if is_skinny && superblock.incompat & incompat::SKINNY_METADATA == 0 {
+            return Err(item.corrupt("skinny extent item, which the superblock lacks", at));
+        }
         if is_skinny && !is_tree_block || is_tree_block && len != nodesize {
             return Err(item.corrupt("extent item's kind is not its key's", len));
         }

@@ -272,15 +272,18 @@ impl BtrfsChecker<'_> {
                 if !has_checksums && btrfs.has_checksums(stored.at, stored.len)? {
                     return Err(item.corrupt("file without checksums has some", stored.at.0));
                 }
+                let at = stored.at.0.saturating_add(offset);
+                if is_preallocated && btrfs.has_checksums(Logical(at), extent.len)? {
+                    return Err(item.corrupt("preallocated bytes have checksums", at));
+                }
                 if !has_checksums && !is_preallocated {
-                    let at = stored.at.0.saturating_add(offset);
                     let end = at.saturating_add(extent.len);
                     self.without_checksums.add(at, end);
                 }
                 if has_checksums && !is_preallocated {
                     let (at, len) = match stored.compression {
                         Some(_) => (stored.at.0, stored.len),
-                        None => (stored.at.0 + offset, extent.len),
+                        None => (at, extent.len),
                     };
                     btrfs.check_checksums(Logical(at), len)?;
                 }

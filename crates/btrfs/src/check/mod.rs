@@ -28,6 +28,7 @@ use tree::{CheckOptions, DataCheck, Finding, Findings, Parallel, Progress, Resul
 use self::extents::{ExtentTree, TreeReferences};
 use self::ranges::Ranges;
 use self::state::{BtrfsChecker, LogRanges, ReferenceEdges};
+use crate::disk::flags::compat_ro;
 use crate::disk::key::{Key, is_file_tree, object};
 use crate::disk::raw;
 use crate::disk::subvolume::tree_of;
@@ -100,7 +101,8 @@ impl BtrfsChecker<'_> {
             let result = self.read_extent_tree(&tree);
             self.tolerate(tree.id, result)?;
         }
-        if let Some(tree) = find(object::BLOCK_GROUP_TREE) {
+        let has_group_tree = self.btrfs.superblock().compat_ro & compat_ro::BLOCK_GROUP_TREE != 0;
+        if let Some(tree) = find(object::BLOCK_GROUP_TREE).filter(|_| has_group_tree) {
             let result = self.read_block_groups(&tree);
             self.tolerate(tree.id, result)?;
         }

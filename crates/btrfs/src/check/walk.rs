@@ -105,12 +105,19 @@ impl BtrfsChecker<'_> {
             }
             item::EXTENT_DATA if holds_files => {
                 let extent = FileExtent::parse(item, superblock.sectorsize)?;
-                let generation = extent.generation;
+                let (generation, len) = (extent.generation, extent.len);
                 if let ExtentBody::Stored { extent, offset, .. } = extent.body {
                     if generation > superblock.generation.0.saturating_add(1) {
                         return Err(
                             item.corrupt("file extent is newer than the superblock", generation)
                         );
+                    }
+                    let head = raw::FileExtentItem::ref_from_prefix(item.data).ok();
+                    let ram_bytes = head.map_or(0, |(head, _)| head.ram_bytes.get());
+                    // Linux reads uncompressed data whatever this is, and so do we.
+                    if offset.saturating_add(len) > ram_bytes {
+                        let what = "file shows more than its extent decodes to";
+                        return Err(item.corrupt(what, ram_bytes));
                     }
                     let reference = match below {
                         Referrer::Tree(root) => Referrer::Data {

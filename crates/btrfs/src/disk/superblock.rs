@@ -245,11 +245,9 @@ fn check_totals(raw: &raw::Superblock, place: Physical) -> Result<()> {
             raw.bytes_used.get(),
         ));
     }
-    if !raw.stripesize.get().is_power_of_two() {
-        return Err(corrupt(
-            "stripe size is not a power of two",
-            raw.stripesize.get().into(),
-        ));
+    let stripesize = raw.stripesize.get();
+    if !stripesize.is_power_of_two() || stripesize < 4096 {
+        return Err(corrupt("stripe size is impossible", stripesize.into()));
     }
     if raw.num_devices.get() == 0 || raw.num_devices.get() > 1 << 31 {
         return Err(corrupt(

@@ -7,6 +7,7 @@ mod create;
 mod damage;
 mod devices;
 mod encoding;
+mod fields;
 mod holes; // nothing costs what holes claim
 mod hostile;
 mod images;

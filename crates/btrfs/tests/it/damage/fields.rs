@@ -7,6 +7,8 @@ use super::{
 use testkit::{BtrfsImage, BtrfsKey};
 
 const DATA_RELOC: BtrfsKey = (-9_i64 as u64, ROOT_ITEM, 0);
+/// An uncompressed extent in a file of others.
+const WRITTEN: BtrfsKey = (super::ZSTD, super::EXTENT_DATA, 98_304);
 const DEFAULT: &str = "root tree does not name a default subvolume";
 
 /// Changes the entry that names the default subvolume.
@@ -49,6 +51,11 @@ pub(super) const FIELDS: &[Damage] = &[
         "tree has no reference",
     )
     .but(LINUX),
+    damage(
+        "root: the extent tree has no reference, as mkfs.btrfs writes the quota tree",
+        |image| image.set(ROOT_TREE, (2, ROOT_ITEM, 0), 216, &[0; 4]),
+        "",
+    ),
     damage(
         "root: the data relocation tree has another directory",
         |image| image.set(ROOT_TREE, DATA_RELOC, 168, &le(257)),
@@ -140,6 +147,26 @@ pub(super) const FIELDS: &[Damage] = &[
         "tree block was not written by a balance, as it says",
     )
     .but(NEITHER),
+    damage(
+        "extent: decodes to fewer bytes than the file shows",
+        |image| image.set(FS_TREE, WRITTEN, 8, &le(0)),
+        "file shows more than its extent decodes to",
+    ),
+    damage(
+        "extent: preallocated, with checksums",
+        |image| image.set(FS_TREE, WRITTEN, 20, &[2]),
+        "preallocated bytes have checksums",
+    ),
+    damage(
+        "superblock: stripes of a byte",
+        |image| set_superblock(image, 156, &[1, 0, 0, 0]),
+        "stripe size is impossible",
+    ),
+    damage(
+        "superblock: without skinny extent items, which there are",
+        |image| image.edit_superblock(|block| block[189] &= !1),
+        "skinny extent item, which the superblock lacks",
+    ),
     damage(
         "orphan: a directory with entries",
         add_deleted_directory,

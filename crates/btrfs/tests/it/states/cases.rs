@@ -21,7 +21,7 @@ const SECTOR: u64 = 4096;
 
 // Rows of the decision page.
 const COPIES: &str = "another second superblock";
-const DEGRADED: &str = "damaged data on what is left of a mirror";
+const DEGRADED: &str = "damaged data on the rest of a mirror";
 const LINKS: &str = "a symbolic link that is immutable or append-only";
 const LOGGED: &str = "checksums in the checksum tree of extents that only the log has";
 const LOG_BLOCKS: &str = "a damaged block of the log below its root";
