@@ -31,5 +31,5 @@ pub use attributes::Owner;
 pub use counters::Counters;
 pub use device::FuseDevice;
 pub use numbers::Numbers;
-pub use served::{Options, Problem, Trace};
+pub use served::{DirectoryBytes, Options, Problem, Trace};
 pub use server::Server;

@@ -59,6 +59,8 @@ pub struct Options {
     pub files: u64,
     /// What `st_ino` of a file is; unique in the tree.
     pub numbers: Numbers,
+    /// The size of a directory (`st_size`), which trees do not have; by default, 0.
+    pub directory_bytes: DirectoryBytes,
     /// The number of threads that will call [`Server::serve`](crate::Server::serve).
     pub threads: usize,
     /// Called with each request: its name, the number of the file, and the error number of the
@@ -81,6 +83,7 @@ impl Default for Options {
             files: 0,
             // Programs take no file to be number 0, which trees may count from.
             numbers: Box::new(|ino| Ok(ino.0.wrapping_add(1))),
+            directory_bytes: Box::new(|_| Ok(0)),
             threads: 1,
             trace: None,
         }
@@ -98,9 +101,13 @@ setters!(Options {
     size_bytes: u64,
     files: u64,
     numbers: Numbers,
+    directory_bytes: DirectoryBytes,
     threads: usize,
     trace: Option<Trace>,
 });
+
+/// See [`Options::directory_bytes`].
+pub type DirectoryBytes = Box<dyn Fn(Ino) -> Result<u64> + Send + Sync>;
 
 /// See [`Options::trace`].
 pub type Trace = Box<dyn Fn(&str, u64, i32) + Send + Sync>;
@@ -176,7 +183,10 @@ impl Served {
 
     /// The attributes of a file.
     pub(crate) fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        let metadata = self.fs.metadata(ino)?;
+        let mut metadata = self.fs.metadata(ino)?;
+        if metadata.kind == FileKind::Directory {
+            metadata.size = (self.options.directory_bytes)(ino)?;
+        }
         let attributes = Attributes {
             number: (self.options.numbers)(ino)?,
             stored_bytes: self.stored_bytes(ino, &metadata),

@@ -255,7 +255,7 @@ fn server(
     let size = fs::metadata(image).map_or(0, |file| if file.is_file() { file.len() } else { 0 });
     let (uid, _) = linux::process_owner();
     let squashfs = source.squashfs().cloned();
-    let is_btrfs = source.subvolume().is_some();
+    let btrfs = source.subvolume().cloned();
     let options = fuse::Options::default()
         .root(root)
         .owner(Owner {
@@ -273,9 +273,13 @@ fn server(
         .files((squashfs.as_ref()).map_or(0, |image| image.superblock().inode_count.into()))
         .numbers(match squashfs {
             Some(image) => Box::new(move |ino| image.number(ino).map(Into::into)),
-            None if is_btrfs => Box::new(|ino| Ok(ino.0)),
+            None if btrfs.is_some() => Box::new(|ino| Ok(ino.0)),
             // They are counted from 0, which is no number for programs.
             None => Box::new(|ino| Ok(ino.0.wrapping_add(1))),
+        })
+        .directory_bytes(match btrfs {
+            Some(tree) => Box::new(move |ino| tree.stored_size(ino)),
+            None => Box::new(|_| Ok(0)),
         })
         .threads(threads)
         .trace(args.debug.then(|| -> Trace {

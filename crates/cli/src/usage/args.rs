@@ -50,7 +50,7 @@ pub(crate) struct Usage {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=i64::from(DEPTH_MAX)))]
     pub(super) depth: u32,
 
-    /// List this many directories and file types, the largest first
+    /// List this many directories, files and file types, the largest first
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) top: usize,
 

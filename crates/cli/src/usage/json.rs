@@ -15,6 +15,7 @@ pub(super) fn of_measured(measured: &Measured, args: &Usage) -> Object {
         name,
         totals,
         nodes,
+        files,
         types,
         overhead,
         subvolumes,
@@ -35,6 +36,10 @@ pub(super) fn of_measured(measured: &Measured, args: &Usage) -> Object {
             .number("files", node.files);
         with_amount(object, &node.amount)
     });
+    let files = files.0.iter().map(|(path, amount)| {
+        let object = Object::new().name("path", path);
+        with_amount(object, amount)
+    });
     let types = types.sorted();
     let types = types.iter().take(args.top).map(|(name, files, amount)| {
         let object = Object::new().name("type", name).number("files", *files);
@@ -42,6 +47,7 @@ pub(super) fn of_measured(measured: &Measured, args: &Usage) -> Object {
     });
     object = object
         .list("by_directory", directories)
+        .list("by_file", files)
         .list("by_type", types);
     if let Some(usage) = subvolumes {
         let rows = usage.subvolumes.iter().map(|row| {

@@ -1,7 +1,7 @@
 //! What was measured.
 
 use restow::{Overhead, SubvolumeUsage};
-use tree::usage::{Totals, Types, UsageTree};
+use tree::usage::{Amount, Totals, Types, UsageTree};
 
 /// A measurement.
 pub(super) struct Measured {
@@ -9,6 +9,8 @@ pub(super) struct Measured {
     pub(super) name: String,
     pub(super) totals: Totals,
     pub(super) nodes: UsageTree,
+    /// The largest files below the measured directory, and the number of others.
+    pub(super) files: (Vec<(Vec<u8>, Amount)>, u64),
     pub(super) types: Types,
     pub(super) overhead: Option<Overhead>,
     pub(super) subvolumes: Option<SubvolumeUsage>,

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use restow::{Address, overhead};
-use tree::usage::{All, Types, UsageTree, Visitor};
+use tree::usage::{All, LargestFiles, Types, UsageTree, Visitor};
 use tree::{HostTimes, Output};
 
 use crate::bar::Bar;
@@ -47,8 +47,8 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
     } else {
         UsageTree::new(0, args.depth)
     };
-    let mut types = Types::default();
-    let mut visitors: Vec<&mut dyn Visitor> = vec![&mut nodes, &mut types];
+    let (mut files, mut types) = (LargestFiles::new(args.top), Types::default());
+    let mut visitors: Vec<&mut dyn Visitor> = vec![&mut nodes, &mut files, &mut types];
     let mut list = args.ncdu.then(|| {
         let name = source.path_name(path);
         ncdu::List::new(BufWriter::new(io::stdout().lock()), name)
@@ -71,6 +71,7 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
         name: source.path_name(path),
         totals,
         nodes,
+        files: files.sorted(),
         types,
         overhead: overhead.filter(|_| path.is_empty()),
         subvolumes: subvolumes.transpose()?,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 use restow::SubvolumeUsage;
-use tree::usage::{Amount, Totals};
+use tree::usage::{Amount, NodeKind, Totals};
 
 use super::args::Usage;
 use super::measured::Measured;
@@ -18,6 +18,7 @@ pub(super) fn all(measured: &Measured, args: &Usage) -> String {
     let Measured {
         totals,
         nodes,
+        files,
         types,
         overhead,
         ..
@@ -63,7 +64,20 @@ pub(super) fn all(measured: &Measured, args: &Usage) -> String {
             let name = text::of_path(&nodes.path(at));
             row(&node.amount, node.files, &name, &size, &mut out);
         }
-        more(directories.len() - shown.len(), &mut out);
+        more((directories.len() - shown.len()) as u64, &mut out);
+    }
+    if nodes
+        .all()
+        .first()
+        .is_some_and(|node| node.kind == NodeKind::Directory)
+        && !files.0.is_empty()
+    {
+        out += "\nPerc   Disk Usage   Uncompressed Referenced   File\n";
+        for (path, amount) in &files.0 {
+            let name = text::of_path(path);
+            let _ = writeln!(out, "{} {name}", columns(amount, &size));
+        }
+        more(files.1, &mut out);
     }
     let types = types.sorted();
     let shown = &types[..types.len().min(args.top)];
@@ -72,7 +86,7 @@ pub(super) fn all(measured: &Measured, args: &Usage) -> String {
         for (name, files, amount) in shown {
             row(amount, *files, &type_name(name), &size, &mut out);
         }
-        more(types.len() - shown.len(), &mut out);
+        more((types.len() - shown.len()) as u64, &mut out);
     }
     if let Some(subvolumes) = &measured.subvolumes {
         of_subvolumes(subvolumes, args, &size, &mut out);
@@ -100,7 +114,7 @@ fn of_subvolumes(
         let [referenced, exclusive] = [row.referenced, row.exclusive].map(size);
         let _ = writeln!(out, "{referenced:<12} {exclusive:<12} {name}");
     }
-    more(rows.len().saturating_sub(args.top), out);
+    more(rows.len().saturating_sub(args.top) as u64, out);
     if !args.if_deleted.is_empty() {
         let names: Vec<String> = (args.if_deleted.iter())
             .map(|name| text::of_name(name.as_bytes()))
@@ -130,10 +144,10 @@ pub(crate) fn forms(totals: &Totals, in_bytes: bool) -> String {
         inline.extents
     );
     out += "Type       Perc     Disk Usage   Uncompressed Referenced\n";
-    let rows = totals
-        .forms
-        .iter()
-        .map(|(form, amount)| (form.name(), amount));
+    // A form without bytes of its own has no row, as in compsize: the unwritten rest of a
+    // preallocated extent belongs to the form that the walk met first.
+    let rows = totals.forms.iter().filter(|(_, amount)| amount.decoded > 0);
+    let rows = rows.map(|(form, amount)| (form.name(), amount));
     for (name, amount) in [("TOTAL", &total)].into_iter().chain(rows) {
         let percent = format!("{:3}%", amount.percent());
         let [stored, decoded, referenced] =
@@ -162,16 +176,18 @@ fn heading(name: &str, out: &mut String) {
 }
 
 fn row(amount: &Amount, files: u64, name: &str, size: &dyn Fn(u64) -> String, out: &mut String) {
+    let _ = writeln!(out, "{} {files:<8} {name}", columns(amount, size));
+}
+
+/// The columns that each table of amounts has.
+fn columns(amount: &Amount, size: &dyn Fn(u64) -> String) -> String {
     let percent = format!("{:3}%", amount.percent());
     let [stored, decoded, referenced] =
         [amount.stored, amount.decoded, amount.referenced].map(size);
-    let _ = writeln!(
-        out,
-        "{percent:<6} {stored:<12} {decoded:<12} {referenced:<12} {files:<8} {name}"
-    );
+    format!("{percent:<6} {stored:<12} {decoded:<12} {referenced:<12}")
 }
 
-fn more(count: usize, out: &mut String) {
+fn more(count: u64, out: &mut String) {
     if count > 0 {
         let _ = writeln!(out, "and {count} more (--top)");
     }

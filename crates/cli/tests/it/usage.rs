@@ -61,7 +61,20 @@ fn a_squashfs_image_adds_up() {
     assert_eq!(types, ["bin", "txt", "", "img"]);
     let sum: u64 = by_type.iter().map(|it| amount(it)[0]).sum();
     assert_eq!(sum, total[0]);
+    let by_file = usage["by_file"].list();
+    let files: Vec<&str> = by_file.iter().map(|it| it["path"].text()).collect();
+    assert_eq!(&files[..1], ["noise.bin"]);
+    assert!(files.contains(&"sub/small") && !files.contains(&"sparse.img"));
+    let sum: u64 = by_file.iter().map(|it| amount(it)[0]).sum();
+    assert_eq!(sum, total[0]);
     // As text.
+    let (out, _) = ok(&dir, "usage -b --top 1 i.squashfs");
+    let rows: Vec<&str> = out
+        .lines()
+        .skip_while(|it| !it.ends_with(" File"))
+        .collect();
+    let more = format!("and {} more (--top)", files.len() - 1);
+    assert!(rows[1].ends_with("  noise.bin") && rows[2] == more, "{out}");
     let (out, _) = ok(&dir, "usage -b i.squashfs sub");
     assert!(out.starts_with("Processed 2 files, "), "{out}");
     assert!(
@@ -157,6 +170,18 @@ fn ncdu_opens_the_list() {
     };
     assert_eq!(names(&again), names(&list));
     assert_eq!(names(&again), (8, 2));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_unwritten_rest_of_a_preallocated_extent_has_no_row() {
+    compare_with_compsize(&[], "compress=zstd:3", |dir, rng| {
+        let path = dir.join("reserved");
+        File::create(&path).unwrap();
+        run(Command::new("fallocate").args(["-l", "1000000"]).arg(&path));
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&rng.bytes(50_000), 0).unwrap();
+    });
 }
 
 /// Files as compsize may find them: of all lengths, sparse, preallocated, shared, overwritten.

@@ -7,12 +7,14 @@
 
 mod extents;
 mod host;
+mod largest;
 mod nodes;
 mod part;
 mod sums;
 mod types;
 mod walk;
 
+pub use largest::LargestFiles;
 pub use nodes::{NodeKind, UsageNode, UsageTree};
 pub use part::{ByExtents, StorageForm, StoredPart, StoredParts, algorithm_name, hole};
 pub use types::{Types, type_of};

@@ -25,6 +25,9 @@ find . -type f -size -65536k -print0 | grep -zavE '^.{4000}' | sort -z | xargs -
 /// Numbers of files.
 const NUMBERS: &str = r"find . -printf '%P %i %n\0' | sort -z | tr '\0' '\n'";
 
+/// The sizes of directories.
+const DIRECTORIES: &str = r"find . -type d -printf '%P %s\0' | sort -z | tr '\0' '\n'";
+
 /// Where the data of each file is.
 fn data(dir: &Path) -> Vec<(PathBuf, Vec<(u64, u64)>)> {
     let list = script(
@@ -175,7 +178,11 @@ fn btrfs_images_are_as_linux_mounts_them() {
         let ours = Foreground::new(backing.path(), [""; 0]);
         // Linux makes up times for what a snapshot shows of a subvolume.
         let question = METADATA.replace("find . ", "find . -path ./snap/nested -prune -o ");
-        same(theirs.path(), ours.path(), &[&question, CONTENT]);
+        same(
+            theirs.path(),
+            ours.path(),
+            &[&question, CONTENT, DIRECTORIES],
+        );
         assert_eq!(data(theirs.path()), data(ours.path()));
         let numbers = "find . -path ./sub -prune -o -path ./snap -prune -o -path ./other -prune -o -printf '%P %i %n\\0' | sort -z | tr '\\0' '\\n'";
         same(theirs.path(), ours.path(), &[numbers]);
