@@ -383,8 +383,11 @@ impl DataSender {
     ) -> Result<()> {
         let path = target.path;
         context.progress.advance(0, len);
-        let end = offset + len;
-        let whole_len = context.end_of(extent, target.size).max(end) - offset;
+        let whole_len = if offset + len == extent.end() {
+            context.end_of(extent, target.size) - offset
+        } else {
+            len
+        };
         match context.options.data {
             SendData::Nothing => {
                 let (file_offset, size) = (offset, whole_len);

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use sendstream::{Command, Dump, Version};
+use sendstream::{Command, Dump, StreamReader, Version};
 use testkit::{TempDir, newer_tool, tool};
 use tree::Time;
 
@@ -10,7 +10,12 @@ use crate::sample::{KERNEL_MADE, every_command, full, kernel_made, read, stream}
 
 fn ours(input: &[u8]) -> Vec<u8> {
     let mut dump = Dump::new(Vec::new(), |_| 0);
-    read(input, |_, record| dump.command(&record.command).unwrap()).unwrap();
+    let mut reader = StreamReader::new(input).any_paths();
+    while reader.next_stream().unwrap().is_some() {
+        while let Some(record) = reader.next_command().unwrap() {
+            dump.command(&record.command).unwrap();
+        }
+    }
     dump.into_inner()
 }
 
