@@ -1,4 +1,4 @@
-//! The campaign that compares predictions of `restow plan` with copies of real trees.
+//! The campaigns that compare predictions of `restow plan` with copies of real trees.
 
 use std::env;
 use std::process::Command;
@@ -12,23 +12,39 @@ const TREES: &str = "RESTOW_TREES";
 
 /// Builds the command as it is shipped, predicts every tree and copies it with every candidate.
 pub(crate) fn campaign() -> Outcome {
+    run(&[
+        "--package",
+        "restow-cli",
+        "--test",
+        "it",
+        "--",
+        "plan_real::predictions_of_real_trees",
+    ])
+}
+
+/// Encodes every tree once with some candidates, draws samples with 100 seeds, and counts the error
+/// bars that hold.
+pub(crate) fn bars() -> Outcome {
+    run(&[
+        "--package",
+        "restow-plan",
+        "--lib",
+        "--",
+        "tests::bars::bars_and_limits_hold_for_real_trees",
+    ])
+}
+
+fn run(test: &[&str]) -> Outcome {
     if env::var_os(TREES).is_none() {
         return Outcome::skipped(format!(
             "{TREES} must name trees, with `:` between: sources, programs, photographs, databases"
         ));
     }
     let mut command = Command::new(env!("CARGO"));
-    command.args([
-        "test",
-        "--release",
-        "--package",
-        "restow-cli",
-        "--test",
-        "it",
-        "--",
-    ]);
+    command.args(["test", "--release"]).args(test);
     command.args(["--exact", "--nocapture"]);
-    command.arg("plan_real::predictions_of_real_trees");
+    // The seeds of `bars`.
+    command.env("RESTOW_CASES", "100");
     match command.current_dir(root()).status() {
         Ok(status) if status.success() => Outcome::passed(),
         Ok(status) => Outcome::failed(format!("{}: {status}", line_of(&command))),

@@ -33,6 +33,11 @@ pub(crate) trait Cut: Sync {
         FIRST
     }
 
+    /// The size of the result grows in steps of so many bytes.
+    fn step_bytes(&self) -> u32 {
+        1
+    }
+
     /// Encodes these parts, ascending, with a fast encoder whose results are a guide to those of
     /// all candidates.
     ///

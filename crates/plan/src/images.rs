@@ -10,6 +10,10 @@ use crate::population::{Kinds, Unit};
 /// Longest content of a part in a btrfs image.
 const EXTENT_BYTES: usize = 128 << 10;
 const SECTOR_BYTES: u32 = 4096;
+/// Block groups of btrfs grow in steps of a stripe.
+const GROUP_STEP_BYTES: u32 = 64 << 10;
+/// Small files that are stored with at most this length are inline.
+const INLINE_BYTES_MAX: usize = 2048;
 /// Blocks larger than this have another candidate in the first pass.
 const LARGE_BLOCK_BYTES: u32 = 256 << 10;
 
@@ -31,7 +35,9 @@ impl<'a> Squashfs<'a> {
         let kinds = Kinds::of(inventory);
         let units = trial.blocks().iter().map(|block| Unit {
             len: block.len,
-            kind: 2 * kinds.kind(inventory, block.file) + u16::from(block.is_fragment()),
+            plain: block.len,
+            class: block.is_fragment().into(),
+            kind: kinds.kind(inventory, block.file),
             quantum: 1,
         });
         let units = units.collect();
@@ -57,6 +63,10 @@ impl Cut for Squashfs<'_> {
             coding: Coding::Blocks(Settings::Zstd { level: 3 }),
             ..FIRST
         }
+    }
+
+    fn step_bytes(&self) -> u32 {
+        SECTOR_BYTES
     }
 
     fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
@@ -177,15 +187,22 @@ impl<'a> Btrfs<'a> {
         let units = trial.parts().iter().map(|part| {
             // Small files differ by size: some are inline, and some of the others need a whole
             // sector.
-            let size = match part.len {
+            let class = match part.len {
                 _ if !part.is_small() => 0,
                 0..1024 => 1,
                 1024..2048 => 2,
                 _ => 3,
             };
+            let is_inline = part.is_small() && part.len as usize <= INLINE_BYTES_MAX;
             Unit {
                 len: part.len,
-                kind: 4 * kinds.kind(inventory, part.file) + size,
+                plain: if is_inline {
+                    part.len
+                } else {
+                    part.len.next_multiple_of(SECTOR_BYTES)
+                },
+                class,
+                kind: kinds.kind(inventory, part.file),
                 quantum: if part.is_small() { 1 } else { SECTOR_BYTES },
             }
         });
@@ -197,6 +214,10 @@ impl<'a> Btrfs<'a> {
 impl Cut for Btrfs<'_> {
     fn units(&self) -> &[Unit] {
         &self.units
+    }
+
+    fn step_bytes(&self) -> u32 {
+        GROUP_STEP_BYTES
     }
 
     fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {

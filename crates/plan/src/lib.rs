@@ -10,6 +10,8 @@ mod images;
 mod population;
 mod predict;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use candidate::{Candidate, Coding, Container};
 pub use choose::{Choice, Goal, Limits, Reason, choose, front, marginal, transfer_seconds};

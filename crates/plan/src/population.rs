@@ -8,19 +8,44 @@ use tree::{FileId, Inventory};
 /// kind.
 const KINDS_MAX: usize = 24;
 
+/// Parts that are drawn at least, however long they are: the spread of fewer says little of the
+/// others.
+const PARTS_MIN: f64 = 12.0;
+/// Parts of up to this length are cheap: more of them are drawn at least.
+const CHEAP_BYTES: f64 = 1_048_576.0;
+/// Parts that are drawn at least of those that are not taken for certain.
+const UNCERTAIN_MIN: f64 = 4.0;
+
 /// A part of the content that is encoded by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// The length of its content in bytes, at least 1.
     pub(crate) len: u32,
+    /// Its stored length without compression, unless it is a hole.
+    pub(crate) plain: u32,
+    /// How it is stored: parts of two classes are not compared.
+    pub(crate) class: u8,
     /// Parts of one kind are expected to be similar.
     pub(crate) kind: u16,
     /// Stored lengths are multiples of this.
     pub(crate) quantum: u32,
 }
 
-/// Numbers the kinds of files: by the extensions with the most content, and by whether a file is
-/// small.
+#[cfg(test)]
+impl Unit {
+    /// A part of this length, like all others.
+    pub(crate) fn of_len(len: u32) -> Unit {
+        Unit {
+            len,
+            plain: len,
+            class: 0,
+            kind: 0,
+            quantum: 1,
+        }
+    }
+}
+
+/// Numbers the kinds of files: by the extensions with the most content.
 pub(crate) struct Kinds {
     of_extension: HashMap<Vec<u8>, u16>,
 }
@@ -65,28 +90,77 @@ fn extension(name: &[u8]) -> Vec<u8> {
     Vec::new()
 }
 
-/// Chooses parts from `among`, in this order, so that each byte has the same chance: one part every
-/// `bytes_max`-th of the total, beginning at a place that `seed` gives. All of them if they have no
-/// more bytes than that.
-pub(crate) fn systematic(units: &[Unit], among: &[usize], bytes_max: u64, seed: u64) -> Vec<usize> {
-    let total: u64 = among.iter().map(|&unit| u64::from(units[unit].len)).sum();
-    if total <= bytes_max {
-        return among.to_vec();
+/// Parts that were drawn, in the order of those that they were drawn from.
+pub(crate) struct Drawn {
+    pub(crate) units: Vec<usize>,
+    /// The chance of each to be drawn.
+    pub(crate) chances: Vec<f64>,
+}
+
+/// Draws parts from `among`, about `bytes_max` of content: in this order, the one at a byte of each
+/// stretch of equal length, which `seed` chooses. So each byte has the same chance. Parts that are
+/// longer than a stretch are taken for certain. `parts` at least, or fewer long ones. All, if they
+/// have no more bytes than that.
+pub(crate) fn draw(
+    units: &[Unit],
+    among: &[usize],
+    bytes_max: u64,
+    parts: f64,
+    seed: u64,
+) -> Drawn {
+    let len = |unit: usize| f64::from(units[unit].len);
+    let total: f64 = among.iter().map(|&unit| len(unit)).sum();
+    let squares: f64 = among.iter().map(|&unit| len(unit) * len(unit)).sum();
+    let longest = among.iter().map(|&unit| len(unit)).fold(1.0, f64::max);
+    // A byte that is drawn brings the whole part, of this length on average.
+    let count = (bytes_max as f64 / (squares / total.max(1.0)).max(1.0)).floor();
+    let count = count.max((parts * CHEAP_BYTES / longest).clamp(PARTS_MIN, parts));
+    if total <= bytes_max as f64 || count >= among.len() as f64 {
+        return Drawn {
+            units: among.to_vec(),
+            chances: vec![1.0; among.len()],
+        };
     }
-    let mean = total / among.len() as u64;
-    let count = (bytes_max / mean.max(1)).max(1);
-    // Positions in 64.64 fixed point would be exact; a step of whole bytes is near enough.
-    let step = (total / count).max(1);
-    let mut wanted = mixed(seed) % step;
-    let (mut chosen, mut end) = (Vec::new(), 0);
+    let mut step = f64::INFINITY;
+    loop {
+        let certain = among.iter().filter(|&&unit| len(unit) >= step);
+        let (certain, bytes) = certain.fold((0.0, 0.0), |(n, sum), &it| (n + 1.0, sum + len(it)));
+        let shorter = (total - bytes) / (count - certain).max(UNCERTAIN_MIN);
+        if shorter >= step || bytes >= total {
+            break;
+        }
+        step = shorter;
+    }
+    let place = |stretch: u64| {
+        let random = mixed(mixed(seed).wrapping_add(stretch)) >> 11;
+        (stretch as f64 + random as f64 / (1_u64 << 53) as f64) * step
+    };
+    let mut drawn = Drawn {
+        units: Vec::new(),
+        chances: Vec::new(),
+    };
+    let mut end = 0.0;
     for &unit in among {
-        end += u64::from(units[unit].len);
-        if wanted < end {
-            chosen.push(unit);
-            wanted += (end - wanted).div_ceil(step) * step;
+        if len(unit) >= step {
+            drawn.units.push(unit);
+            drawn.chances.push(1.0);
+            continue;
+        }
+        let start = end;
+        end += len(unit);
+        let (mut is_drawn, mut missed) = (false, 1.0);
+        for stretch in (start / step) as u64..=(end / step) as u64 {
+            let from = (stretch as f64 * step).max(start);
+            let to = ((stretch + 1) as f64 * step).min(end);
+            missed *= 1.0 - (to - from) / step;
+            is_drawn |= (start..end).contains(&place(stretch));
+        }
+        if is_drawn {
+            drawn.units.push(unit);
+            drawn.chances.push(1.0 - missed);
         }
     }
-    chosen
+    drawn
 }
 
 /// Spreads a seed over 64 bits (the finalizer of SplitMix64).
@@ -102,12 +176,7 @@ mod tests {
     use super::*;
 
     fn units(lens: impl Iterator<Item = u32>) -> Vec<Unit> {
-        let unit = |len| Unit {
-            len,
-            kind: 0,
-            quantum: 1,
-        };
-        lens.map(unit).collect()
+        lens.map(Unit::of_len).collect()
     }
 
     #[test]
@@ -116,22 +185,51 @@ mod tests {
         let all: Vec<usize> = (0..units.len()).collect();
         let total: u64 = units.iter().map(|unit| u64::from(unit.len)).sum();
         let mut times = vec![0u32; units.len()];
+        let (mut shortest, mut longest, mut sum) = (f64::INFINITY, 0.0, 0.0);
         for seed in 0..2000 {
-            let chosen = systematic(&units, &all, total / 20, seed);
-            assert!(chosen.is_sorted_by(|a, b| a < b));
-            assert_eq!(chosen, systematic(&units, &all, total / 20, seed));
-            assert!((45..=55).contains(&chosen.len()), "{}", chosen.len());
-            chosen.iter().for_each(|&unit| times[unit] += 1);
+            let drawn = draw(&units, &all, total / 20, 24.0, seed);
+            assert!(drawn.units.is_sorted_by(|a, b| a < b));
+            assert_eq!(
+                drawn.units,
+                draw(&units, &all, total / 20, 24.0, seed).units
+            );
+            let bytes: u64 = drawn.units.iter().map(|&it| u64::from(units[it].len)).sum();
+            assert!(
+                bytes.abs_diff(total / 20) < total / 80,
+                "{bytes} of {total}"
+            );
+            for (&unit, chance) in drawn.units.iter().zip(drawn.chances) {
+                times[unit] += 1;
+                let of_byte = chance / f64::from(units[unit].len);
+                shortest = f64::min(shortest, of_byte);
+                longest = f64::max(longest, of_byte);
+                sum += 1.0 / chance / 2000.0;
+            }
         }
-        // A part is chosen as often as its length says: 2000 times 50 of 1000 for the mean length.
-        let mean = total as f64 / 1000.0;
+        // Only a part that reaches over the end of a stretch has a smaller chance: not twice.
+        assert!(longest / shortest < 1.05, "{shortest} {longest}");
+        // What is drawn stands for all parts.
+        assert!((sum / 1000.0 - 1.0).abs() < 0.05, "{sum}");
         let long: u32 = (0..1000).filter(|n| n % 97 == 96).map(|n| times[n]).sum();
-        let expected = 10.0 * 100.0 * f64::from(units[96].len) / mean;
-        assert!(
-            (f64::from(long) / expected - 1.0).abs() < 0.15,
-            "{long} {expected}"
-        );
-        assert_eq!(systematic(&units, &all, total, 7), all);
+        let half: u32 = (0..1000).filter(|n| n % 97 == 48).map(|n| times[n]).sum();
+        let ratio = f64::from(long) / f64::from(half);
+        assert!((ratio / 2.0 - 1.0).abs() < 0.15, "{long} {half}");
+        assert_eq!(draw(&units, &all, total, 24.0, 7).units, all);
+    }
+
+    /// A part of nearly all bytes is certain, and the others are drawn beside it.
+    #[test]
+    fn long_parts_are_certain_and_others_are_drawn_as_well() {
+        let units = units((0..500).map(|n| if n % 50 == 7 { 1 << 20 } else { 2000 }));
+        let all: Vec<usize> = (0..units.len()).collect();
+        let drawn = draw(&units, &all, 4 << 20, 24.0, 5);
+        let certain = drawn
+            .chances
+            .iter()
+            .filter(|&&chance| chance == 1.0)
+            .count();
+        assert_eq!(certain, 10);
+        assert!(drawn.units.len() >= 14, "{}", drawn.units.len());
     }
 
     #[test]

@@ -9,26 +9,25 @@ use tree::{Duplicates, Inventory, Parallel, Result, setters};
 use crate::archive::{Archive, archive_bytes};
 use crate::candidate::{Candidate, Coding, Container};
 use crate::cut::{Clock, Cut, Tried, measure, timed};
-use crate::estimate::{Estimate, Rounding, Strata};
+use crate::estimate::{Design, Estimate, Rounding};
 use crate::images::{Btrfs, Squashfs};
-use crate::population::{Unit, systematic};
+use crate::population::{Unit, draw};
 use crate::stream::CutStream;
 
-/// How many standard errors the bars are long: 95 of 100 results are within them.
-const BAR: f64 = 2.0;
 /// The part of a time that is uncertain beside the sample: other processes, the clock rate, the
 /// medium.
-const TIME_ERROR: f64 = 0.05;
+const TIME_ERROR: f64 = 0.1;
 /// A SquashFS image is read back, and its tables are decoded and compared: that takes this part of
 /// the time to make them (measured with the sources of Linux).
 const READ_BACK: f64 = 0.5;
 /// Where the sample leaves more uncertain than this part of a time, a larger one is tried.
-const SAMPLE_ERROR: f64 = 0.04;
+const SAMPLE_ERROR: f64 = 0.08;
 /// How much larger, as long as that takes no longer than this, in seconds.
 const SAMPLE_GROWTH: u64 = 4;
 const SAMPLE_SECONDS: f64 = 1.5;
-/// Parts that are tried at least, however long they are.
-const TRIED_MIN: u64 = 6;
+/// Parts that the first pass takes at least, and that each candidate tries.
+const FIRST_PARTS: f64 = 48.0;
+const TRIED_PARTS: f64 = 24.0;
 /// Linux begins to write what is older than this, in seconds, while a file is still being written.
 const WRITTEN_LATER: f64 = 20.0;
 
@@ -49,7 +48,7 @@ pub struct PlanOptions {
     pub processors: usize,
     /// Which sample is drawn.
     pub seed: u64,
-    /// The most bytes that the first pass encodes.
+    /// The bytes that the first pass encodes, about, of a larger tree.
     pub first_bytes: u64,
     /// The bytes that each candidate encodes, about; as many parts as that allows.
     pub sample_bytes: u64,
@@ -106,11 +105,11 @@ impl Default for Medium {
 }
 
 /// The subject of a prediction, and its means.
-struct Question<'a> {
-    inventory: &'a Inventory<'a>,
-    options: &'a PlanOptions,
-    clock: Clock<'a>,
-    stage: &'a dyn Fn(PredictionStage<'_>),
+pub(crate) struct Question<'a> {
+    pub(crate) inventory: &'a Inventory<'a>,
+    pub(crate) options: &'a PlanOptions,
+    pub(crate) clock: Clock<'a>,
+    pub(crate) stage: &'a dyn Fn(PredictionStage<'_>),
 }
 
 /// What is done now.
@@ -291,7 +290,7 @@ fn predict_archives(
                 },
                 seconds: Range {
                     value: seconds,
-                    error: 2.0 * TIME_ERROR * seconds,
+                    error: TIME_ERROR * seconds,
                 },
                 encode_seconds: 0.0,
                 decode_seconds: 0.0,
@@ -328,56 +327,66 @@ fn synced_seconds(question: &Question<'_>, bytes: u64, seconds: f64) -> f64 {
     last / question.options.medium.rate.max(1.0)
 }
 
-/// The measured parts of the first pass, and what follows from them for all others.
+/// The result of the first pass.
 struct First {
-    /// By part: the length that the encoder of the first pass gives, measured or estimated.
-    lens: Vec<f64>,
-    /// The standard error of their sum, as a part of it.
-    error: f64,
-    /// The parts that were measured, ascending.
-    measured: Vec<usize>,
+    /// The parts that were measured.
+    design: Design,
+    /// By part: its stored length by the encoder of the first pass; 0 if it was not measured.
+    encoded: Vec<f64>,
+    /// The same without compression: holes have none.
+    plain: Vec<f64>,
+    /// The encoder.
+    coding: Coding,
+}
+
+impl First {
+    /// Estimates a quantity for all parts from an estimate for those that were measured.
+    fn expand(&self, units: &[Unit], measured: Estimate) -> Estimate {
+        let known: Vec<f64> = units.iter().map(|unit| unit.plain.into()).collect();
+        let parts = self.design.drawn().iter();
+        let values: Vec<f64> = parts.map(|&unit| measured.all[unit]).collect();
+        let mut all = self.design.estimate(&known, &values);
+        if measured.total > 0.0 {
+            all.error = all.error.hypot(measured.error * all.total / measured.total);
+        }
+        all
+    }
 }
 
 fn first_pass(question: &Question<'_>, cut: &dyn Cut) -> Result<First> {
+    let options = question.options;
     let units = cut.units();
     let mut order: Vec<usize> = (0..units.len()).collect();
-    order.sort_by_key(|&unit| units[unit].kind);
-    let chosen = systematic(
+    order.sort_by_key(|&unit| (units[unit].class, units[unit].kind));
+    let drawn = draw(
         units,
         &order,
-        question.options.first_bytes,
-        question.options.seed,
+        options.first_bytes,
+        FIRST_PARTS,
+        options.seed,
     );
-    let mut measured = chosen.clone();
+    let design = Design::new(units.len(), &order, drawn);
+    let mut measured = design.drawn().to_vec();
     measured.sort_unstable();
     (question.stage)(PredictionStage::First);
-    let tried = cut.first_pass(&measured, question.options.parallel, question.clock)?;
-    let mut lens = vec![0.0; units.len()];
+    let tried = cut.first_pass(&measured, options.parallel, question.clock)?;
+    let (mut encoded, mut plain) = (vec![0.0; units.len()], vec![0.0; units.len()]);
     for (&unit, tried) in measured.iter().zip(&tried) {
-        lens[unit] = f64::from(tried.len);
-    }
-    let mut error = 0.0;
-    if measured.len() < units.len() {
-        let strata = Strata::new(units.len(), &order, &chosen);
-        let known: Vec<f64> = units.iter().map(|unit| f64::from(unit.len)).collect();
-        let values: Vec<f64> = chosen.iter().map(|&unit| lens[unit]).collect();
-        let estimate = Estimate::new(&strata, units, &known, &chosen, &values);
-        let mut is_measured = vec![false; units.len()];
-        measured.iter().for_each(|&unit| is_measured[unit] = true);
-        for unit in (0..units.len()).filter(|&unit| !is_measured[unit]) {
-            lens[unit] = estimate.of(&strata, &known, unit);
+        encoded[unit] = tried.len.into();
+        if tried.len > 0 {
+            plain[unit] = units[unit].plain.into();
         }
-        error = estimate.error / estimate.total.max(1.0);
     }
     Ok(First {
-        lens,
-        error,
-        measured,
+        design,
+        encoded,
+        plain,
+        coding: cut.first().coding,
     })
 }
 
 /// Predicts the candidates of one cut, and puts their rows in their places.
-fn predict_cut(
+pub(crate) fn predict_cut(
     question: &Question<'_>,
     cut: &mut dyn Cut,
     fixed: f64,
@@ -386,7 +395,7 @@ fn predict_cut(
 ) -> Result<()> {
     let first = first_pass(question, cut)?;
     let sample = Sample::new(question, cut.units(), &first, question.options.sample_bytes);
-    let together = cut.load(&sample.tried, question.clock)?;
+    let together = cut.load(sample.design.drawn(), question.clock)?;
     for (row, candidate) in rows.iter_mut().zip(&question.options.candidates) {
         if of_cut(candidate) && row.is_none() {
             (question.stage)(PredictionStage::Try(candidate));
@@ -421,44 +430,32 @@ fn is_soon(question: &Question<'_>, row: &CandidateRow) -> bool {
 
 /// The parts that every candidate tries.
 struct Sample {
-    strata: Strata,
-    /// In the order of the strata.
-    tried: Vec<usize>,
+    design: Design,
     sampled: Sampled,
 }
 
 impl Sample {
-    /// Draws a sample of about this many bytes from the parts of the first pass: sorted by kind and
-    /// by how well they compress.
+    /// Draws a sample of about this many bytes from the parts of the first pass: sorted by how well
+    /// they compress, roughly, and by kind.
     fn new(question: &Question<'_>, units: &[Unit], first: &First, bytes: u64) -> Sample {
-        let ratio = |unit: usize| (1000.0 * first.lens[unit] / f64::from(units[unit].len)) as u32;
-        let mut order: Vec<usize> = (0..units.len()).collect();
-        order.sort_by_cached_key(|&unit| (units[unit].kind, ratio(unit), unit));
-        let mut is_measured = vec![false; units.len()];
-        first
-            .measured
-            .iter()
-            .for_each(|&unit| is_measured[unit] = true);
-        let among: Vec<usize> = order
-            .iter()
-            .copied()
-            .filter(|&it| is_measured[it])
-            .collect();
-        let largest = units.iter().map(|unit| u64::from(unit.len)).max();
-        let least = TRIED_MIN * largest.unwrap_or(0);
-        let bytes = bytes.max(least);
-        let tried = systematic(units, &among, bytes, question.options.seed ^ 1);
+        let ratio = |unit: usize| first.encoded[unit] / f64::from(units[unit].len);
+        let mut order = first.design.drawn().to_vec();
+        order.sort_by_cached_key(|&unit| {
+            let Unit { class, kind, .. } = units[unit];
+            let tenth = (10.0 * ratio(unit)) as u32;
+            (class, tenth, kind, (1000.0 * ratio(unit)) as u32, unit)
+        });
+        let drawn = draw(units, &order, bytes, TRIED_PARTS, question.options.seed ^ 1);
         let bytes = |some: &[usize]| some.iter().map(|&it| u64::from(units[it].len)).sum();
         Sample {
-            strata: Strata::new(units.len(), &order, &tried),
             sampled: Sampled {
                 parts: units.len() as u64,
-                first_parts: first.measured.len() as u64,
-                first_bytes: bytes(&first.measured),
-                tried_parts: tried.len() as u64,
-                tried_bytes: bytes(&tried),
+                first_parts: order.len() as u64,
+                first_bytes: bytes(&order),
+                tried_parts: drawn.units.len() as u64,
+                tried_bytes: bytes(&drawn.units),
             },
-            tried,
+            design: Design::new(units.len(), &order, drawn),
         }
     }
 
@@ -474,35 +471,63 @@ impl Sample {
     ) -> Result<(CandidateRow, f64)> {
         let (units, clock) = (cut.units(), question.clock);
         let trial = cut.with(candidate)?;
-        let tried = measure(&*trial, &self.tried, question.options.parallel, clock)?;
-        let content: Vec<f64> = units.iter().map(|unit| f64::from(unit.len)).collect();
-        let known: Vec<f64> = match candidate.coding {
-            // Nothing but holes has another length.
-            Coding::Plain => (content.iter().zip(&first.lens))
-                .map(|(&len, &first)| if first > 0.0 { len } else { 0.0 })
-                .collect(),
-            Coding::Blocks(_) | Coding::Packed(..) => first.lens.clone(),
-        };
+        let tried = measure(
+            &*trial,
+            self.design.drawn(),
+            question.options.parallel,
+            clock,
+        )?;
         let estimate = |known: &[f64], value: &dyn Fn(&Tried) -> f64| {
             let values: Vec<f64> = tried.iter().map(value).collect();
-            Estimate::new(&self.strata, units, known, &self.tried, &values)
+            self.design.estimate(known, &values)
         };
-        let lens = estimate(&known, &|tried| f64::from(tried.len));
-        let encode = estimate(&content, &|tried| tried.encode);
-        let decode = estimate(&content, &|tried| tried.decode);
-        let plain = estimate(&content, &|tried| {
+        let known = match candidate.coding {
+            Coding::Plain => &first.plain,
+            Coding::Blocks(_) | Coding::Packed(..) => &first.encoded,
+        };
+        let is_known = candidate.coding == Coding::Plain || candidate.coding == first.coding;
+        let mut parts = self.design.drawn().iter().zip(&tried);
+        let is_known = is_known && parts.all(|(&unit, tried)| known[unit] == f64::from(tried.len));
+        let mut lens = estimate(known, &|tried| f64::from(tried.len));
+        if is_known {
+            // The first pass tried it.
+            lens = Estimate::exact(known.clone());
+        }
+        let lens = first.expand(units, lens);
+        let content = |unit: &Unit| f64::from(unit.len);
+        let measured: Vec<f64> = (units.iter().enumerate())
+            .map(|(number, unit)| match first.design.chance(number) {
+                0.0 => 0.0,
+                _ => content(unit),
+            })
+            .collect();
+        let total = |value: &dyn Fn(&Tried) -> f64| first.expand(units, estimate(&measured, value));
+        let encode = total(&|tried| tried.encode);
+        let decode = total(&|tried| tried.decode);
+        let plain = total(&|tried| {
             if tried.decode > 0.0 {
                 0.0
             } else {
                 f64::from(tried.len)
             }
         });
-        let all = self.all_lens(units, &known, &lens, &tried);
+        let mut rounding = Rounding::default();
+        let all: Vec<u32> = (units.iter().zip(&lens.all).enumerate())
+            .map(|(number, (&unit, &len))| {
+                let is_tried = self.design.chance(number) > 0.0;
+                if is_tried || is_known && first.design.chance(number) > 0.0 {
+                    len as u32
+                } else {
+                    rounding.round(unit, len)
+                }
+            })
+            .collect();
         let (bytes, tables) = timed(clock, || trial.whole(&all, question.options.parallel));
         let bytes = bytes?;
-        let of_first = match candidate.coding {
-            Coding::Plain => 0.0,
-            Coding::Blocks(_) | Coding::Packed(..) => first.error * lens.total,
+        let step = if lens.error > 0.0 {
+            f64::from(cut.step_bytes())
+        } else {
+            0.0
         };
         let threads = question.options.parallel.threads() as f64;
         let other = together + bytes as f64 * question.options.medium.write_seconds;
@@ -519,14 +544,14 @@ impl Sample {
         let uncertain = encode.error / threads;
         let row = CandidateRow {
             candidate: candidate.clone(),
-            content_bytes: content.iter().sum(),
+            content_bytes: units.iter().map(content).sum(),
             bytes: Range {
                 value: bytes as f64,
-                error: BAR * lens.error.hypot(of_first),
+                error: lens.error + step,
             },
             seconds: Range {
                 value: seconds,
-                error: BAR * uncertain.hypot(TIME_ERROR * seconds),
+                error: uncertain.hypot(TIME_ERROR * seconds),
             },
             encode_seconds: encode.total,
             decode_seconds: decode.total,
@@ -534,25 +559,5 @@ impl Sample {
             sampled: self.sampled,
         };
         Ok((row, uncertain / seconds.max(f64::MIN_POSITIVE)))
-    }
-
-    /// The lengths of all parts: measured or estimated.
-    fn all_lens(
-        &self,
-        units: &[Unit],
-        known: &[f64],
-        lens: &Estimate,
-        tried: &[Tried],
-    ) -> Vec<u32> {
-        let mut all: Vec<Option<u32>> = vec![None; units.len()];
-        for (&unit, tried) in self.tried.iter().zip(tried) {
-            all[unit] = Some(tried.len);
-        }
-        let mut rounding = Rounding::default();
-        let all = all.into_iter().enumerate().map(|(unit, len)| match len {
-            Some(len) => len,
-            None => rounding.round(units[unit], lens.of(&self.strata, known, unit)),
-        });
-        all.collect()
     }
 }

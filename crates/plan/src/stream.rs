@@ -83,10 +83,11 @@ impl<'a> CutStream<'a> {
             while at < end {
                 let len = (end - at).min(PIECE_BYTES);
                 self.pieces.push((file, at));
-                let is_small = u16::from(len <= SECTOR_BYTES as u64);
                 self.units.push(Unit {
                     len: len as u32,
-                    kind: 2 * kind + is_small,
+                    plain: len as u32,
+                    class: (len <= SECTOR_BYTES as u64).into(),
+                    kind,
                     quantum: 1,
                 });
                 at += len;

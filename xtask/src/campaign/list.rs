@@ -37,6 +37,12 @@ const PROGRAMS: &[Program] = &[
         "the trees in RESTOW_TREES, copied with every candidate",
         "cli",
     ),
+    (
+        "plan-bars",
+        plan::bars,
+        "the trees in RESTOW_TREES, 100 samples of 4 sizes of each",
+        "plan",
+    ),
 ];
 const SUITE: &str = "the test suite of another project, with its programs and with ours, as root";
 const MACHINE: &str = "kernels, built and booted in QEMU";

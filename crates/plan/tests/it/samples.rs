@@ -9,9 +9,9 @@ use plan::{Candidate, Container, Medium, PlanOptions, Prediction};
 use testkit::{HookedFs, MemoryFs, Rng};
 use tree::{FileSystem, Inventory, Limits, Parallel};
 
-const FILES: usize = 8;
+const FILES: usize = 32;
 const FILE_BYTES: usize = 1 << 20;
-const SAMPLE_BYTES: u64 = 1 << 20;
+const SAMPLE_BYTES: u64 = 4 << 20;
 
 /// Predicts one candidate for files of noise, of which every `slow`th takes this long to read a
 /// part of.
@@ -60,8 +60,8 @@ fn more_is_tried_where_a_few_parts_take_the_time() {
     assert!(even.rows[0].sampled.tried_bytes < 2 * SAMPLE_BYTES);
     let uneven = predicted(4, 0.01);
     assert!(uneven.rows[0].sampled.tried_bytes >= 4 * SAMPLE_BYTES);
-    // Every part of two files, and what was not read at once is not read slowly.
-    let parts = 2.0 * (FILE_BYTES / (128 << 10)) as f64;
+    // Every part of a quarter of the files, and what was not read at once is not read slowly.
+    let parts = (FILES / 4 * FILE_BYTES / (128 << 10)) as f64;
     let seconds = uneven.rows[0].seconds.value;
     assert!(seconds >= 0.01 * parts, "{seconds}");
     // Sizes do not depend on times.
