@@ -163,6 +163,8 @@ pub struct CandidateRow {
     pub encode_seconds: f64,
     /// Seconds that one thread takes to decode all content; 0 if nothing is encoded.
     pub decode_seconds: f64,
+    /// Seconds that one thread takes to read all content from the medium and to decode it.
+    pub read_seconds: f64,
     /// Bytes of memory that a reader needs.
     pub memory_bytes: u64,
     /// What it was tried on.
@@ -294,6 +296,7 @@ fn predict_archives(
                 },
                 encode_seconds: 0.0,
                 decode_seconds: 0.0,
+                read_seconds: bytes as f64 / question.options.medium.rate.max(1.0),
                 memory_bytes: candidate.memory_bytes(question.options.container),
                 sampled: Sampled::default(),
             });
@@ -555,6 +558,7 @@ impl Sample {
             },
             encode_seconds: encode.total,
             decode_seconds: decode.total,
+            read_seconds: decode.total + bytes as f64 / question.options.medium.rate.max(1.0),
             memory_bytes: candidate.memory_bytes(question.options.container),
             sampled: self.sampled,
         };

@@ -60,7 +60,7 @@ fn reason(report: &Report<'_>, choice: Choice) -> String {
             format!("sent and unpacked first, in {seconds}, of all candidates{under}")
         }
         Goal::Balance => format!(
-            "the last one{under} that saves 5 % of the size for each doubling of the time{}",
+            "the best balance{under}: twice the time to copy, or to read all with one thread, must save 5 % of the size, and twice the memory of a reader 1 %{}",
             beyond(report, choice.row)
         ),
     }
@@ -85,18 +85,19 @@ fn limits(report: &Report<'_>) -> String {
     words.join(" and ")
 }
 
-/// The savings and cost of the next step on the Pareto front.
+/// The savings and cost of the next smaller candidate on the Pareto front.
 fn beyond(report: &Report<'_>, row: usize) -> String {
-    let at = report.front.iter().position(|&it| it == row);
-    let next = at.and_then(|at| report.front.get(at + 1));
-    let Some(&next) = next else {
+    let row = &report.rows()[row];
+    let front = report.front.iter().map(|&next| &report.rows()[next]);
+    let mut smaller = front.filter(|next| next.bytes.value < row.bytes.value);
+    let Some(next) = smaller.next() else {
         return String::new();
     };
-    let next_row = &report.rows()[next];
-    let (saved, times) = marginal(&report.rows()[row], next_row);
+    let (saved, times) = marginal(row, next);
+    let read = next.read_seconds / row.read_seconds.max(1e-9);
     format!(
-        "; {} is {:.1} % smaller and takes {times:.1} times as long",
-        name(report, next_row),
+        "; {} is {:.1} % smaller, and takes {times:.1} times as long to copy and {read:.1} times to read",
+        name(report, next),
         100.0 * saved
     )
 }

@@ -83,7 +83,8 @@ fn row(report: &Report<'_>, index: usize) -> Object {
         .decimal("seconds", row.seconds.value)
         .decimal("seconds_error", row.seconds.error)
         .decimal("encode_cpu_seconds", row.encode_seconds)
-        .decimal("decode_cpu_seconds", row.decode_seconds);
+        .decimal("decode_cpu_seconds", row.decode_seconds)
+        .decimal("read_seconds", row.read_seconds);
     object = match row.decode_rate() {
         Some(rate) => object.decimal("decode_bytes_per_second", rate.round()),
         None => object.null("decode_bytes_per_second"),

@@ -33,10 +33,11 @@ use report::{Advice, Report};
 /// tree, a part), and a sample with each candidate, and decodes and compares the results. The
 /// tables of an image are made as for a copy, so their size counts. Writes nothing except FILE.
 ///
-/// Without a limit, the recommendation is the last candidate that saves 5 % of the size each time
-/// the copy takes twice as long. With --max-time, it is the smallest in that time; with --max-size,
-/// the fastest of that size; with --link, the one that is sent and unpacked first. The whole error
-/// bar must keep a limit. Times are for this machine when idle.
+/// A copy is written once and read often: without a limit, twice the time to copy, or to read all
+/// with one thread, must save 5 % of the size, and twice the memory of a reader 1 %. With
+/// --max-time, the recommendation is the smallest in that time; with --max-size, the fastest of
+/// that size; with --link, the one that is sent and unpacked first. The whole error bar, which
+/// holds 95 of 100 results, must keep a limit. Times are for this machine when idle.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -80,7 +81,7 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "24M", help_heading = "Sampling")]
     sample: u64,
 
-    /// Encode at most BYTES with the fast encoder
+    /// Encode about BYTES with the fast encoder, if there are more
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2G", help_heading = "Sampling")]
     first_pass: u64,
 

@@ -158,6 +158,7 @@ fn compare(tree: &Path, container: Container, options: &[&str]) -> (f64, Vec<Com
                 seconds: range("seconds"),
                 encode_seconds: number(&row, "encode_cpu_seconds"),
                 decode_seconds: number(&row, "decode_cpu_seconds"),
+                read_seconds: number(&row, "read_seconds"),
                 memory_bytes: number(&row, "memory_bytes") as u64,
                 sampled: Sampled::default(),
             },
