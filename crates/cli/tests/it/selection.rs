@@ -148,7 +148,7 @@ fn files_of_a_list_are_copied() {
         assert_eq!(found, expected);
     }
     if let Some(tar) = tool("tar") {
-        in_dir(&dir, &tar, "-cf theirs.tar -C src -T ../list --no-unquote");
+        in_dir(&dir, &tar, "--no-unquote -cf theirs.tar -C src -T list");
         let (theirs, _) = ok(&dir, "ls -R theirs.tar");
         assert_eq!(theirs, expected);
     }
