@@ -240,7 +240,11 @@ impl Scan<'_> {
                     *place = Some(name.into());
                     at = next;
                 }
-                b'V' => at = self.data_end(&block, after(at), &Overrides::default())?,
+                // A volume label is an entry of its own, which may be the only one.
+                b'V' => {
+                    let next = self.data_end(&block, after(at), &Overrides::default());
+                    return next.map(Some);
+                }
                 _ => {
                     if let Some(error) = fault {
                         let has_no_data = matches!(kind, b'1'..=b'6');

@@ -817,6 +817,12 @@ fn a_name_in_a_global_header_is_that_of_files_without_their_own() {
 }
 
 #[test]
+fn an_archive_may_hold_a_volume_label_alone() {
+    let tar = opened([entry(b'V', "label", "", b"")]);
+    assert_eq!(read_all(&tar).unwrap().len(), 1);
+}
+
+#[test]
 fn a_piece_of_a_file_from_another_volume_is_left_out_and_named() {
     let tar = opened([entry(b'M', "big", "", b"its rest"), file("z", b"last")]);
     assert_eq!(content(&tar, "z"), b"last");
