@@ -153,8 +153,8 @@ const OPTIONS: [(&[&str], &str); 38] = [
     ),
     // tar's.
     (
-        &["--strip-components", "--strip"],
-        "paths stay as they are; `restow copy SRC - PATH | tar -x --strip-components=N` shortens them",
+        &["--strip"],
+        "`--strip-components N` removes the first names of each path",
     ),
     (
         &["--transform", "--xform"],

@@ -346,10 +346,7 @@ fn words_of_other_programs_lead_to_ours() {
             "copy src a.squashfs -e proc",
             "`--exclude PATTERN`, once for each",
         ),
-        (
-            "copy a.tar dst --strip-components=1",
-            "tar -x --strip-components=N",
-        ),
+        ("copy a.tar dst --strip 1", "`--strip-components N`"),
         ("copy -xf a.tar", "`restow copy ARCHIVE DIR` extracts"),
         ("copy -z src a.tar", "`.tar.gz`, `.tar.xz` or `.tar.zst`"),
         ("copy --force src a.tar", "`--overwrite` replaces a file"),
