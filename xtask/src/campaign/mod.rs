@@ -95,7 +95,7 @@ fn record(campaign: &Campaign) -> Outcome {
     }
     let result = match outcome.failed.as_slice() {
         [] => [&["passed".to_owned()], outcome.notes.as_slice()].concat(),
-        failed => [&["FAILED".to_owned()], failed].concat(),
+        failed => [&["FAILED".to_owned()], failed, &outcome.notes].concat(),
     };
     let row = row(
         campaign,
