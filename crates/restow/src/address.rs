@@ -72,7 +72,7 @@ impl Address {
         }
     }
 
-    /// A file of this machine, whatever its name.
+    /// A file of this machine, even if its name has a colon.
     pub fn plain(path: &Path) -> Address {
         Address {
             typed: path.to_owned(),
@@ -81,7 +81,7 @@ impl Address {
         }
     }
 
-    /// What was typed, for messages.
+    /// The address as it was typed, for messages.
     pub fn name(&self) -> String {
         text::of_host_path(&self.typed, "standard input")
     }

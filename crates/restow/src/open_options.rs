@@ -16,7 +16,7 @@ pub struct OpenOptions {
     pub top_level: bool,
     /// btrfs: show subvolumes nested in the one that is read as empty directories.
     pub no_nested: bool,
-    /// btrfs: read the last commit alone, without what was synced after it and is in the log.
+    /// btrfs: read the last commit alone, without the later changes in the log.
     pub no_log: bool,
     /// btrfs: use this copy of the superblock, not the newest that is valid.
     pub superblock: Option<usize>,

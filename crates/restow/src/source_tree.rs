@@ -25,7 +25,7 @@ pub struct SourceTree {
     tree: Arc<dyn FileSystem>,
     name: String,
     format: SourceFormat,
-    /// Whether a directory of the host is read without what is mounted in it.
+    /// Whether a directory of the host is read without other mounts in it.
     one_file_system: bool,
     notes: Vec<SourceNote>,
     lost: Vec<SourceNote>,

@@ -1,4 +1,4 @@
-//! What a copy lost, and what else it did, in words.
+//! The losses and notes of a copy, in words.
 
 use std::ffi::OsStr;
 use std::fmt::Write;

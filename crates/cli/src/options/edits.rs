@@ -1,4 +1,4 @@
-//! What `restow copy` leaves out, adds and changes.
+//! The edits of `restow copy`: files left out, added and changed.
 
 use std::ffi::OsString;
 use std::fs;

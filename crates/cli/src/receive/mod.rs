@@ -225,7 +225,7 @@ fn dump(args: &Receive) -> Result<()> {
         Ok(())
     };
     let printed = print();
-    // Whatever comes before an error helps to find it.
+    // Output before an error helps to find it.
     dump.into_inner().flush()?;
     printed.with_context(|| format!("read {}", name(&args.file)))
 }
