@@ -195,6 +195,51 @@ fn linux_takes_images_that_received_as_if_it_had_received() {
     }
 }
 
+/// A snapshot has an empty directory in the place of a subvolume that is nested in its original.
+/// Its number was refused.
+#[test]
+#[ignore = "needs root"]
+fn an_image_with_the_place_of_a_nested_subvolume_receives() {
+    let (Some(btrfs), Some(mkfs)) = (tool("btrfs"), tool("mkfs.btrfs")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    let image = dir.join("image");
+    fs::File::create(&image)
+        .unwrap()
+        .set_len(256 << 20)
+        .unwrap();
+    run(mkfs.command().arg("-q").arg(&image));
+    {
+        let mount = mount(&image);
+        for args in [
+            &["create", "s"][..],
+            &["create", "s/nested"],
+            &["snapshot", "-r", "s", "kept"],
+        ] {
+            btrfs_in(&btrfs, mount.path(), &[&["subvolume"][..], args].concat());
+        }
+        fs::write(mount.path().join("s/nested/file"), "content").unwrap();
+    }
+    fs::create_dir(dir.join("tree")).unwrap();
+    fs::write(dir.join("tree/new"), "sent").unwrap();
+    for args in [
+        &["copy", "-q", "tree", "sent.stream"][..],
+        &["receive", "-q", "-f", "sent.stream", "image"],
+    ] {
+        let (code, _, words) = run_in(dir.path(), args);
+        assert_eq!(code, 0, "{words}");
+    }
+    let checked = btrfs.command().arg("check").arg(&image).output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    let mount = mount(&image);
+    let at = mount.path();
+    assert_eq!(names(&at.join("kept/nested")), [""; 0]);
+    assert_eq!(fs::read(at.join("s/nested/file")).unwrap(), b"content");
+    assert_eq!(fs::read(at.join("sent/new")).unwrap(), b"sent");
+    assert_ne!(show(&btrfs, &at.join("kept"), "Parent UUID:"), "-");
+}
+
 /// A directory with an image of a few files in it, and streams that Linux made.
 fn with_image() -> TempDir {
     let dir = TempDir::new();
