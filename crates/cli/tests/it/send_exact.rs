@@ -10,12 +10,7 @@ use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, Tool, run
 use super::receive::send;
 use super::{btrfs_in, run_in};
 
-const KINDS: [&[&str]; 4] = [
-    &["--proto", "1"],
-    &["--proto", "2"],
-    &["--compressed-data"],
-    &["--no-data"],
-];
+const KINDS: [&[&str]; 3] = [&["--proto", "1"], &["--proto", "2"], &["--compressed-data"]];
 
 fn sync(at: &Path) {
     run(Program::new("sync").arg("-f").arg(at));
