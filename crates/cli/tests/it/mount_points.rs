@@ -81,7 +81,7 @@ for dir in a b; do
     for n in {100..399}; do echo trusted.$long$n='"1"'; done >> names
     setfattr --restore=names
 done
-getfattr -d -m - a/f 2>&1 | grep -q 'Argument list too long'
+(getfattr -d -m - a/f 2>&1 || true) | grep 'Argument list too long' > words
 code=0; $restow diff --ignore mtime a b > found || code=$?; [ $code = 1 ]
 cat > expected <<END
 f: extended attributes not compared: Linux lists at most 64 KiB of names
