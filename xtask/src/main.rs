@@ -9,6 +9,7 @@
     reason = "it talks to a person"
 )]
 
+mod api;
 mod archives;
 mod campaign;
 mod changed;
@@ -146,6 +147,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "cross",
         cross::cross,
         "the libraries for other processors, the command for aarch64, and their tests under QEMU; arguments select targets",
+    ),
+    (
+        "api",
+        api::api,
+        "the public items of the libraries, or of those named, compared with their lists in docs/api (nightly, cargo-public-api)",
     ),
     (
         "oldest",

@@ -116,7 +116,17 @@ fn unpack(folder: &Path, compiler: &Path) -> Result<(), String> {
     for dir in [&packages, &unpacked, &folder.join("lists/partial")] {
         fs::create_dir_all(dir).map_err(words)?;
     }
-    let list = format!("deb [signed-by={KEYS}] http://deb.debian.org/debian trixie main\n");
+    let mirrors = output_of(Command::new("apt-get").args([
+        "indextargets",
+        "--format",
+        "$(REPO_URI)",
+        "Created-By: Packages",
+        "Origin: Debian",
+    ]))?;
+    let Some(mirror) = mirrors.lines().find(|uri| !uri.contains("security")) else {
+        return Err("apt knows no packages of Debian: apt-get update".to_owned());
+    };
+    let list = format!("deb [signed-by={KEYS}] {mirror} trixie main\n");
     fs::write(folder.join("sources.list"), list).map_err(words)?;
     let at = folder.display();
     let settings = format!(
