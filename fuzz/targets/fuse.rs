@@ -76,10 +76,7 @@ fuzz_target!(|data: &[u8]| {
     fs.add_file(dir, "b", &[7; 10_000]);
     fs.add_file(fs.root(), "c", b"content");
     fs.add_symlink(dir, "d", b"../c");
-    let options = Options {
-        is_live: data.len() % 2 == 1,
-        ..Options::default()
-    };
+    let options = Options::default().is_live(data.len() % 2 == 1);
     let server = Server::new(Arc::new(fs), options, |_| {}).expect("it has a root");
     let uniques = requests.len() as u64;
     let script = Script {
