@@ -312,11 +312,8 @@ impl Sent {
                         .get(same)
                         .map(|line| line[..line.len().min(300)].to_owned())
                 };
-                println!(
-                    "campaign: other commands: {what}, {pair:?}, {}",
-                    KINDS[*kind].0
-                );
-                println!("campaign: {:?}, by Linux {:?}", line(&ours), line(&linux));
+                println!("other commands: {what}, {pair:?}, {}", KINDS[*kind].0);
+                println!("{:?}, by Linux {:?}", line(&ours), line(&linux));
             }
         }
     }
