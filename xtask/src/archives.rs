@@ -32,6 +32,14 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "a time that is no number, which others take for 0, is an error",
     ),
     (
+        "pax_timestamps.tar",
+        "a time with a letter among its digits, which others read up to there, is an error",
+    ),
+    (
+        ".iso",
+        "an ISO image begins with zeros, which GNU tar takes for an empty archive, and is named",
+    ),
+    (
         "pax-nul-path.tar",
         "a name with a NUL, which others cut there, is an error",
     ),
