@@ -162,19 +162,25 @@ impl Wrapper {
 /// Decodes streams that follow each other, of which each begins with `magic`, up to other bytes or
 /// the end.
 #[cfg(any(feature = "bzip2", feature = "lz4", feature = "zlib"))]
-fn streams<R: io::BufRead>(
+fn streams(
     magic: &[u8],
-    input: &mut R,
-    mut decode: impl FnMut(&mut R) -> io::Result<u64>,
+    input: &mut dyn io::BufRead,
+    mut decode: impl FnMut(&mut dyn io::BufRead) -> io::Result<u64>,
 ) -> io::Result<Decompressed> {
     let mut done = Decompressed::default();
+    let mut start = Vec::new();
+    let magic_bytes = u64::try_from(magic.len()).unwrap_or(u64::MAX);
     loop {
-        done.bytes = done.bytes.saturating_add(decode(input)?);
-        let rest = input.fill_buf()?;
-        if rest.is_empty() || !rest.iter().zip(magic).all(|(found, byte)| found == byte) {
+        let bytes = decode(&mut start.as_slice().chain(&mut *input))?;
+        done.bytes = done.bytes.saturating_add(bytes);
+        start.clear();
+        // The input's buffer may end within them.
+        Read::take(&mut *input, magic_bytes).read_to_end(&mut start)?;
+        if start.is_empty() || !magic.starts_with(&start) {
             break;
         }
     }
+    done.has_garbage = start.iter().any(|&byte| byte != 0);
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let rest = read(input, &mut buffer)?;
@@ -273,5 +279,38 @@ fn zstd_frames(input: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
     } else {
         let why = "the zstd frame is cut off";
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
+    }
+}
+
+#[cfg(all(test, feature = "zlib"))]
+mod tests {
+    use std::io::{BufReader, Read};
+
+    use super::*;
+    use crate::Packer;
+
+    /// A buffer of the input can end within the magic number of the next stream, or between the two
+    /// bytes by which garbage differs from it.
+    #[test]
+    fn garbage_is_told_from_a_stream_wherever_a_buffer_ends() {
+        let mut packer = Packer::new(Wrapper::Gzip, None).unwrap();
+        let mut stream = Vec::new();
+        packer.pack(b"content", &mut stream).unwrap();
+        let two = [&stream[..], &stream].concat();
+        let garbage = [&stream[..], &[0x1f, 0xff, 1]].concat();
+        let cut = [&stream[..], &[0x1f]].concat();
+        for split in [stream.len(), stream.len() + 1] {
+            let decompress = |bytes: &[u8]| {
+                let (first, rest) = bytes.split_at(split);
+                let mut out = Vec::new();
+                let mut input = BufReader::with_capacity(1, first).chain(rest);
+                let done = Wrapper::Gzip.decompress(&mut input, &mut out);
+                done.map(|done| (done.bytes, done.has_garbage))
+            };
+            assert_eq!(decompress(&two).unwrap(), (14, false));
+            assert_eq!(decompress(&garbage).unwrap(), (7, true));
+            let error = decompress(&cut).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
     }
 }
