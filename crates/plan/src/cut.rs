@@ -33,7 +33,7 @@ pub(crate) trait Cut: Sync {
         FIRST
     }
 
-    /// The size of the result grows in steps of so many bytes.
+    /// The size of the result grows in steps of this number of bytes.
     fn step_bytes(&self) -> u32 {
         1
     }

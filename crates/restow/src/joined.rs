@@ -19,7 +19,7 @@ impl SourceTree {
     /// removed afterwards. Of files in several, the last counts.
     ///
     /// # Errors
-    /// A directory is not a path; no file of a source has so many directories above it.
+    /// A directory is not a path; no file of a source has `stripped` directories above it.
     pub fn join(
         self,
         at: &[u8],
@@ -121,7 +121,7 @@ fn selected(source: &SourceTree, selection: &Selection) -> Result<Arc<dyn FileSy
     Ok(Arc::new(Edited::new(Arc::clone(source.tree()), edits)?))
 }
 
-/// All directories that have so many above them.
+/// The directories at this depth.
 fn directories(tree: &dyn FileSystem, depth: u16) -> tree::Result<Vec<Ino>> {
     let mut found = vec![tree.root()];
     for _ in 0..depth {

@@ -171,7 +171,7 @@ impl Object {
                 '\\' => to.push_str("\\\\"),
                 '\n' => to.push_str("\\n"),
                 '\t' => to.push_str("\\t"),
-                // None of those that are escaped needs a surrogate pair.
+                // No escaped character needs a surrogate pair.
                 _ if letter.is_control() || is_invisible(letter) => {
                     let _ = write!(to, "\\u{:04x}", u32::from(letter));
                 }
