@@ -7,6 +7,7 @@ mod args;
 mod bar;
 mod cat;
 mod check;
+mod compat;
 mod copy;
 mod diff;
 mod info;
@@ -48,8 +49,11 @@ fn main() -> ExitCode {
     if let [_, command, folder] = &words[..]
         && command == "pages"
     {
-        let written = pages::write(folder.as_ref());
-        return written.map_or_else(failed, |()| ExitCode::SUCCESS);
+        let write = || pages::write(folder.as_ref()).map(|()| ExitCode::SUCCESS);
+        return finish(write, true, FAILED);
+    }
+    if let Some((program, rest)) = compat::called(&words) {
+        return finish(|| program.run(rest), true, program.failed());
     }
     let typed = Restow::command().try_get_matches_from(&words);
     let typed = typed.unwrap_or_else(|error| tips::with_tip(error, &words).exit());
@@ -63,9 +67,13 @@ fn main() -> ExitCode {
     } else {
         progress
     });
-    let result = signals::watch()
-        .map_err(Into::into)
-        .and_then(|()| run(&command, &typed));
+    let must_write_all = command.must_write_all();
+    finish(|| run(&command, &typed), must_write_all, FAILED)
+}
+
+/// Runs a command, and turns its result into an exit code.
+fn finish(run: impl FnOnce() -> Result<ExitCode>, must_write_all: bool, failed: u8) -> ExitCode {
+    let result = signals::watch().map_err(Into::into).and_then(|()| run());
     if temporary::is_stopping() {
         // A signal caused the failure. Its thread removes unfinished output and ends the
         // process.
@@ -75,14 +83,12 @@ fn main() -> ExitCode {
     }
     match result {
         Ok(code) => code,
-        Err(error) if is_closed_pipe(&error) && !command.must_write_all() => ExitCode::SUCCESS,
-        Err(error) => failed(in_standard_output(error)),
+        Err(error) if is_closed_pipe(&error) && !must_write_all => ExitCode::SUCCESS,
+        Err(error) => {
+            message::tell(&message::of_error(&in_standard_output(error)));
+            ExitCode::from(failed)
+        }
     }
-}
-
-fn failed(error: anyhow::Error) -> ExitCode {
-    message::tell(&message::of_error(&error));
-    ExitCode::from(FAILED)
 }
 
 fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {

@@ -29,10 +29,9 @@ use crate::text;
 use args::refuse_what_does_not_apply;
 use destination::{is_there, refuse_before_reading};
 use names::Names;
-use words::CopyWords;
 
 pub(crate) use args::Copy;
-pub(crate) use words::of_unrestored;
+pub(crate) use words::{CopyWords, of_unrestored};
 
 /// Lost items that are printed one by one before the rest is only counted.
 const NAMED_MAX: usize = 20;
@@ -287,7 +286,8 @@ fn report(
 ) -> Result<bool> {
     let is_whole = summary.is_whole() && source.lost().is_empty();
     let seconds = start.elapsed().as_secs_f64();
-    let words = CopyWords::of(args, format, source, summary);
+    let old = args.image.reuse.as_deref();
+    let words = CopyWords::of((&args.dst, format), old, source, summary);
     if args.json {
         let words = object(args, source, summary, &words, seconds).line() + "\n";
         let mut out = io::stdout().lock();

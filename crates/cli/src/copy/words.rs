@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use restow::{CopyNote, CopySummary, Format, LossReason, SourceTree, Unpreserved};
 use tree::Error;
 use tree::extract::{Aspect, Unrestored};
 
-use super::Copy;
 use crate::message;
 use crate::text;
 
@@ -17,26 +17,27 @@ use crate::text;
 const RANGES_MAX: usize = 100;
 
 /// The words for the result of a copy.
-pub(super) struct CopyWords {
+pub(crate) struct CopyWords {
     /// Files and parts of files that are not in the output, with their paths. All are printed.
-    pub(super) losses: Vec<(Vec<u8>, String)>,
+    pub(crate) losses: Vec<(Vec<u8>, String)>,
     /// Properties of the others that are lost, a line each. If there are many, some are only
     /// counted.
-    pub(super) lost: Vec<String>,
+    pub(crate) lost: Vec<String>,
     /// Other remarks, a line each.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl CopyWords {
-    pub(super) fn of(
-        args: &Copy,
-        format: Format,
+    /// `old` is the image or archive whose data was reused.
+    pub(crate) fn of(
+        (dst, format): (&Path, Format),
+        old: Option<&Path>,
         source: &SourceTree,
         summary: &CopySummary,
     ) -> CopyWords {
-        let parent = args.dst.parent().filter(|_| format == Format::File);
+        let parent = dst.parent().filter(|_| format == Format::File);
         let in_dst = |path: &[u8]| {
-            let path = parent.unwrap_or(&args.dst).join(OsStr::from_bytes(path));
+            let path = parent.unwrap_or(dst).join(OsStr::from_bytes(path));
             text::of_host_path(&path, "-")
         };
         let (mut losses, mut refused, mut lost) = (Vec::new(), Vec::new(), Vec::new());
@@ -77,7 +78,8 @@ impl CopyWords {
         }
         losses.sort();
         losses.extend(refused);
-        let notes = summary.notes.iter().map(|note| of_note(note, args));
+        let old = old.unwrap_or(dst);
+        let notes = summary.notes.iter().map(|note| of_note(note, old));
         CopyWords {
             losses,
             lost,
@@ -134,11 +136,8 @@ fn of_unpreserved(lost: &Unpreserved, source: &SourceTree) -> Option<String> {
     })
 }
 
-fn of_note(note: &CopyNote, args: &Copy) -> String {
-    let old = || {
-        let path = args.image.reuse.as_deref().unwrap_or(&args.dst);
-        text::of_host_path(path, "standard input")
-    };
+fn of_note(note: &CopyNote, old: &Path) -> String {
+    let old = || text::of_host_path(old, "standard input");
     match note {
         CopyNote::OldDiffers => format!(
             "nothing was reused: {} was not made with the same settings by this version",
