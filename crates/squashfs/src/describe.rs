@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tree::{Describe, Error, FileId, Result};
 
 use crate::image_writer::ImageWriter;
+use crate::raw::flags;
 use crate::xattr::{XattrWriter, is_storable};
 
 /// Longest target of a symbolic link that Linux follows.
@@ -51,7 +52,7 @@ impl ImageWriter<'_> {
     pub(crate) fn describe(&mut self) -> Result<DescribedFiles> {
         let inventory = self.inventory;
         let mut described = DescribedFiles {
-            xattrs: XattrWriter::new(self.metadata_writer()),
+            xattrs: XattrWriter::new(self.metadata_writer(flags::XATTRS_PLAIN)),
             sets: XattrSets::default(),
             targets: HashMap::new(),
         };

@@ -118,8 +118,10 @@ impl<'a> ImageWriter<'a> {
         Encoder::new(&settings).ok()
     }
 
-    pub(crate) fn metadata_writer(&self) -> MetadataWriter {
-        MetadataWriter::new(self.encoder())
+    /// A writer of a table that is stored uncompressed with any of these flags.
+    pub(crate) fn metadata_writer(&self, flag: u16) -> MetadataWriter {
+        let is_plain = self.options.plain & flag != 0;
+        MetadataWriter::new(self.encoder().filter(|_| !is_plain))
     }
 
     pub(crate) fn path(&self, file: FileId) -> Vec<u8> {

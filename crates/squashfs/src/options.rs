@@ -3,7 +3,15 @@
 use codec::{Encoder, Settings};
 use tree::{Error, ImageSummary, OldImage, Result, Time, Verify, setters};
 
+use crate::raw::flags;
 use crate::superblock::{BLOCK_LOG2_MAX, BLOCK_LOG2_MIN};
+
+/// The flags of all parts that can be stored uncompressed.
+pub(crate) const ALL_PLAIN: u16 = flags::INODES_PLAIN
+    | flags::DATA_PLAIN
+    | flags::FRAGMENTS_PLAIN
+    | flags::XATTRS_PLAIN
+    | flags::IDS_PLAIN;
 
 /// The smallest alignment: a sector.
 const ALIGN_MIN: u32 = 512;
@@ -38,6 +46,10 @@ pub enum Fragments {
 pub struct Options {
     /// How data and metadata are compressed; `None` stores everything uncompressed.
     pub compression: Option<Settings>,
+    /// The parts that are nevertheless stored uncompressed: the `PLAIN` bits of
+    /// [`flags`](crate::flags). As in mksquashfs, that of the inodes counts for all tables of
+    /// metadata but extended attributes. Blocks that are kept from the source stay compressed.
+    pub plain: u16,
     /// Size of a block in bytes: a power of two from 4 KiB to 1 MiB.
     pub block_bytes: u32,
     /// Which parts of files share blocks.
@@ -94,6 +106,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             compression: Some(Settings::Zstd { level: 15 }),
+            plain: 0,
             block_bytes: 128 << 10,
             fragments: Fragments::SmallFiles,
             duplicates: true,
@@ -118,6 +131,7 @@ impl Default for Options {
 
 setters!(Options {
     compression: impl Into<Option<Settings>>,
+    plain: u16,
     block_bytes: u32,
     fragments: Fragments,
     duplicates: bool,
@@ -176,6 +190,11 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     if align != 1 && !(align.is_power_of_two() && (ALIGN_MIN..=ALIGN_MAX).contains(&align)) {
         return Err(Error::InvalidInput(
             "the alignment is not a power of two from 512 bytes to 1 MiB",
+        ));
+    }
+    if options.plain & !ALL_PLAIN != 0 {
+        return Err(Error::InvalidInput(
+            "the parts to store uncompressed have bits of other flags",
         ));
     }
     if let Some(settings) = &options.compression {

@@ -11,7 +11,7 @@ use xxhash::Xxh64;
 
 use crate::code_filter;
 use crate::options::Options;
-use crate::raw::METADATA_BYTES;
+use crate::raw::{METADATA_BYTES, flags};
 
 /// The unreferenced data in kept fragment blocks takes at most one part in this many of the image.
 const WASTE_PARTS: u64 = 64;
@@ -112,7 +112,9 @@ impl<'a> OldBlocks<'a> {
             algorithm: settings.algorithm(),
             block_bytes: options.block_bytes,
         };
-        if old.tree.storage().block_encoding != Some(encoding) {
+        let has_plain_blocks = options.plain & (flags::DATA_PLAIN | flags::FRAGMENTS_PLAIN) != 0;
+        let is_without = options.reuse_exact && has_plain_blocks;
+        if old.tree.storage().block_encoding != Some(encoding) || is_without {
             return None;
         }
         Some(OldBlocks {

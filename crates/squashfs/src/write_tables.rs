@@ -15,7 +15,7 @@ use crate::inode::{
 use crate::inode_numbers::InodeNumbers;
 use crate::lookup_table::emit_table;
 use crate::metadata::MetadataWriter;
-use crate::options::Fragments;
+use crate::options::{ALL_PLAIN, Fragments};
 use crate::plan::DataLayout;
 use crate::raw::{self, flags};
 use crate::reference::MetadataRef;
@@ -64,8 +64,8 @@ impl ImageWriter<'_> {
         let inventory = self.inventory;
         let mut tables = InodeTables {
             ids: IdTable::default(),
-            inodes: self.metadata_writer(),
-            listings: self.metadata_writer(),
+            inodes: self.metadata_writer(flags::INODES_PLAIN),
+            listings: self.metadata_writer(flags::INODES_PLAIN),
             references: vec![MetadataRef(0); inventory.file_count() as usize],
             listing: ListingWriter::default(),
         };
@@ -83,13 +83,13 @@ impl ImageWriter<'_> {
         self.put(&tables.listings.finish().0)?;
         let mut fragment_table = None;
         if !data.fragments.is_empty() {
-            let mut writer = self.metadata_writer();
+            let mut writer = self.metadata_writer(flags::FRAGMENTS_PLAIN);
             writer.write(data.fragments.as_bytes());
             fragment_table = Some(self.put_table(writer)?);
         }
         let mut export_table = None;
         if self.options.exportable {
-            let mut writer = self.metadata_writer();
+            let mut writer = self.metadata_writer(flags::INODES_PLAIN);
             for (file, reference) in inventory.files().zip(&tables.references) {
                 if numbers.of(file).is_some() {
                     writer.write(&(reference.0 - 1).to_le_bytes());
@@ -97,14 +97,15 @@ impl ImageWriter<'_> {
             }
             export_table = Some(self.put_table(writer)?);
         }
-        let mut writer = self.metadata_writer();
+        let mut writer = self.metadata_writer(flags::IDS_PLAIN | flags::INODES_PLAIN);
         for id in &tables.ids.numbers {
             writer.write(&id.to_le_bytes());
         }
         let id_table = self.put_table(writer)?;
         let mut table = Vec::new();
         let DescribedFiles { xattrs, sets, .. } = described;
-        let xattr_table = xattrs.finish(self.metadata_writer(), self.at, &mut table);
+        let ids = self.metadata_writer(flags::XATTRS_PLAIN);
+        let xattr_table = xattrs.finish(ids, self.at, &mut table);
         self.put(&table)?;
         let no_xattrs = xattr_table.map_or(flags::NO_XATTRS, |_| 0);
         self.finish(Superblock {
@@ -220,12 +221,8 @@ impl ImageWriter<'_> {
     fn flags(&self) -> u16 {
         let mut flags = 0;
         let mut set = |condition: bool, bit: u16| flags |= if condition { bit } else { 0 };
-        let plain = self.options.compression.is_none();
-        set(
-            plain,
-            flags::INODES_PLAIN | flags::DATA_PLAIN | flags::FRAGMENTS_PLAIN,
-        );
-        set(plain, flags::XATTRS_PLAIN | flags::IDS_PLAIN);
+        set(self.options.compression.is_none(), ALL_PLAIN);
+        set(true, self.options.plain);
         set(
             self.options.fragments == Fragments::None,
             flags::NO_FRAGMENTS,

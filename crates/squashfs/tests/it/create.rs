@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use codec::{Filters, Settings};
-use squashfs::{Fragments, Options, Squashfs};
+use squashfs::{Fragments, Options, Squashfs, flags};
 use testkit::TempDir;
 use tree::manifest::Manifest;
 use tree::{HostDir, Inventory, Limits, Verify};
@@ -20,6 +20,57 @@ pub(crate) fn image_of(
     threads: usize,
 ) -> squashfs::CreateSummary {
     make(&HostDir::open(source).unwrap(), image, options, threads).unwrap()
+}
+
+#[test]
+fn parts_are_stored_uncompressed_as_by_mksquashfs() {
+    let tools = ["mksquashfs", "unsquashfs", "setfattr"].map(testkit::tool);
+    let [Some(mksquashfs), Some(unsquashfs), Some(setfattr)] = tools else {
+        return;
+    };
+    let out = TempDir::new();
+    let source = out.join("source");
+    fs::create_dir(&source).unwrap();
+    let [block, tail, name, value] = ["block", "tail", "a name ", "value"].map(|it| it.repeat(9));
+    fs::write(source.join("large"), block.repeat(5000)).unwrap();
+    fs::write(source.join("small"), tail.repeat(100)).unwrap();
+    for number in 0..99 {
+        fs::write(source.join(format!("{name}{number}")), "").unwrap();
+    }
+    let (ours, theirs) = (out.join("ours"), out.join("theirs"));
+    setfattr.run(
+        ["-n", "user.a", "-v", &value.repeat(9)]
+            .map(OsStr::new)
+            .into_iter()
+            .chain([source.as_ref()]),
+    );
+    let said = |image: &Path| {
+        let said = unsquashfs.run([OsStr::new("-s"), image.as_ref()]).stdout;
+        let said = String::from_utf8(said).unwrap();
+        let lines = said.lines().filter(|line| line.contains("compressed"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (flag, option, content) in [
+        (flags::INODES_PLAIN, "-noI", name.clone()),
+        (flags::IDS_PLAIN, "-noId", String::new()),
+        (flags::DATA_PLAIN, "-noD", block.repeat(50)),
+        (flags::FRAGMENTS_PLAIN, "-noF", tail.repeat(50)),
+        (flags::XATTRS_PLAIN, "-noX", value.repeat(9)),
+    ] {
+        let from_to = [source.as_os_str(), theirs.as_ref()];
+        let options = ["-noappend", "-quiet", "-no-progress", option].map(OsStr::new);
+        mksquashfs.run(from_to.into_iter().chain(options));
+        let gzip = Options::default().compression(Settings::Zlib { level: 9 });
+        for (plain, has_content) in [(flag, true), (0, content.is_empty())] {
+            image_of(&source, &ours, &gzip.clone().plain(plain), 1);
+            let image = fs::read(&ours).unwrap();
+            let shown = image
+                .windows(content.len().max(1))
+                .any(|it| it == content.as_bytes());
+            assert_eq!(shown || content.is_empty(), has_content, "{option}");
+            assert_eq!(said(&ours) == said(&theirs), plain != 0, "{option}");
+        }
+    }
 }
 
 /// Options that change the layout: name, and change.
@@ -60,6 +111,10 @@ pub(crate) fn layouts(block_bytes: u32) -> Vec<(String, Options)> {
         ));
     }
     all.push(("no exports", fast.clone().exportable(false)));
+    all.push((
+        "plain",
+        fast.clone().plain(flags::DATA_PLAIN | flags::INODES_PLAIN),
+    ));
     all.push(("no padding", fast.clone().padding(false)));
     all.push(("not verified", fast.verify(Verify::Nothing)));
     all.into_iter()
