@@ -39,18 +39,21 @@ pub struct Options {
     pub checksum: ChecksumType,
     /// How many copies of tree blocks to store: [`Profile::Single`] or [`Profile::Dup`].
     pub metadata: Profile,
+    /// How many copies of file data to store, likewise. The second copy is written last.
+    pub data: Profile,
     /// Size of a tree block in bytes: a power of two from 4 KiB to 64 KiB.
     pub nodesize: u32,
     /// Whether to store block group items in a tree of their own. Linux before 6.1 then mounts the
     /// file system read-only.
     pub block_group_tree: bool,
-    /// Size of the file system in bytes; `None` for that of the content plus `slack`. On a
-    /// device, the device's size.
+    /// Size of the file system in bytes; `None` for that of the content plus `slack`, or, on a
+    /// device and without `slack`, for the device's size.
     pub size: Option<u64>,
     /// Bytes of unallocated space after the last block group, beside the free space that Linux
     /// needs before it changes anything. 0 leaves nothing free: Linux can then only read. `None`
     /// leaves the space that Linux needs if that is at most a twenty-fifth of the rest, otherwise
-    /// just enough to delete files and to grow the file system.
+    /// just enough to delete files and to grow the file system. With `size`, it says whether that
+    /// must have the space that Linux needs; with `None`, it has as much as fits.
     pub slack: Option<u64>,
     /// Directories that become subvolumes.
     pub subvolumes: Vec<NewSubvolume>,
@@ -61,6 +64,8 @@ pub struct Options {
     pub label: Vec<u8>,
     /// The file system's UUID; `None` derives it from the content.
     pub uuid: Option<[u8; 16]>,
+    /// The UUID of its device; `None` derives it from that of the file system.
+    pub device_uuid: Option<[u8; 16]>,
     /// The image continues another one, whose transactions are older than this: subvolumes keep the
     /// IDs and transactions that they state, and files those of the source as far as their
     /// subvolume shares blocks with another. `None` numbers everything from the start.
@@ -188,6 +193,7 @@ impl Default for Options {
             old: None,
             checksum: ChecksumType::Crc32c,
             metadata: Profile::Dup,
+            data: Profile::Single,
             nodesize: 16 << 10,
             block_group_tree: false,
             size: None,
@@ -196,6 +202,7 @@ impl Default for Options {
             default_subvolume: None,
             label: Vec::new(),
             uuid: None,
+            device_uuid: None,
             generation: None,
             size_min: 0,
             epoch: None,
@@ -214,6 +221,7 @@ setters!(Options {
     old: Option<OldImage>,
     checksum: ChecksumType,
     metadata: Profile,
+    data: Profile,
     nodesize: u32,
     block_group_tree: bool,
     size: Option<u64>,
@@ -222,6 +230,7 @@ setters!(Options {
     default_subvolume: Option<Vec<u8>>,
     label: Vec<u8>,
     uuid: Option<[u8; 16]>,
+    device_uuid: Option<[u8; 16]>,
     generation: Option<u64>,
     size_min: u64,
     epoch: Option<i64>,
@@ -261,8 +270,10 @@ impl Options {
         if !self.nodesize.is_power_of_two() || !(4 << 10..=64 << 10).contains(&self.nodesize) {
             return invalid("the tree block size is not a power of two from 4 KiB to 64 KiB");
         }
-        if !matches!(self.metadata, Profile::Single | Profile::Dup) {
-            return invalid("on one device, tree blocks are single or dup");
+        for profile in [self.metadata, self.data] {
+            if !matches!(profile, Profile::Single | Profile::Dup) {
+                return invalid("on one device, data and tree blocks are single or dup");
+            }
         }
         if self.size.is_some_and(|bytes| bytes > BYTES_MAX) || self.size_min > BYTES_MAX {
             return invalid("the size of the file system is larger than any file");

@@ -121,5 +121,7 @@ pub(crate) mod attribute {
     /// Content is not compressed.
     pub(crate) const NOCOMP: u32 = tree::FileAttributes::NOT_COMPRESSED;
     /// Content is overwritten in place: it has neither compression nor checksums.
-    pub(crate) const NOCOW: u32 = 0x80_0000;
+    pub(crate) const NOCOW: u32 = tree::FileAttributes::NO_COW;
+    /// Content has neither checksums nor compression.
+    pub(crate) const NOSUM: u32 = tree::FileAttributes::NO_CHECKSUMS;
 }

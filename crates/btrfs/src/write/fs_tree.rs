@@ -6,7 +6,7 @@ use zerocopy::little_endian::U64;
 
 use crate::disk::checksum::{NAME_SEED, name_hash};
 use crate::disk::dir;
-use crate::disk::flags::inode_flags;
+use crate::disk::flags::{attribute, inode_flags};
 use crate::disk::inode::{ATTRIBUTES, emit_extref, emit_ref};
 use crate::disk::key::{FIRST_GENERATION, Key, item, object};
 use crate::disk::raw;
@@ -293,7 +293,9 @@ impl<'a> FileTrees<'a> {
                     flags |= flag;
                 }
             }
-            if metadata.kind == FileKind::Regular && flags & inode_flags::NODATACOW != 0 {
+            let has_no_sums = metadata.attributes.0 & attribute::NOSUM != 0;
+            let is_in_place = flags & inode_flags::NODATACOW != 0;
+            if has_no_sums || metadata.kind == FileKind::Regular && is_in_place {
                 flags |= inode_flags::NODATASUM;
             }
         }

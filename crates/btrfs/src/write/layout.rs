@@ -176,6 +176,20 @@ pub(crate) fn extend_data(groups: &mut Vec<NewGroup>, end: u64, bytes: u64) -> u
     }
 }
 
+/// Gives groups of data a second copy each, starting at `at` on the device; returns the end of the
+/// last one.
+pub(crate) fn append_copies(groups: &mut [NewGroup], mut at: u64) -> u64 {
+    for group in groups {
+        while next_reserved(at) - at < group.len {
+            at = next_reserved(at) + STRIPE_BYTES;
+        }
+        group.flags |= block_group::DUP;
+        group.stripes.push(at);
+        at += group.len;
+    }
+    at
+}
+
 impl NewGroup {
     /// The chunk item.
     pub(crate) fn emit_chunk(&self, sectorsize: u32, device_uuid: [u8; 16]) -> Vec<u8> {
@@ -215,6 +229,11 @@ mod tests {
         let total: u64 = groups.iter().map(|group| group.len).sum();
         assert_eq!(total, 100 << 20);
         assert!(groups.len() > 1);
+        let mut data = Vec::new();
+        let end = append_groups(&mut data, end, 100 << 20, block_group::DATA);
+        let end = append_copies(&mut data, end);
+        assert!(data.iter().all(|group| group.stripes.len() == 2));
+        groups.extend(data);
         let mut parts: Vec<(u64, u64)> = groups
             .iter()
             .flat_map(|group| group.stripes.iter().map(|&at| (at, at + group.len)))

@@ -81,7 +81,11 @@ pub(crate) struct Uuids {
 
 impl Uuids {
     /// UUIDs that are not given derive from the file system's own.
-    pub(crate) fn of(fsid: [u8; 16], subvolumes: &[PlannedSubvolume]) -> Uuids {
+    pub(crate) fn of(
+        fsid: [u8; 16],
+        device: Option<[u8; 16]>,
+        subvolumes: &[PlannedSubvolume],
+    ) -> Uuids {
         let derived = |number: &[u8]| as_uuid(tree::sha256(&[&fsid[..], number].concat()));
         let subvolume = |(index, planned): (u32, &PlannedSubvolume)| {
             let number = [&[3][..], &index.to_le_bytes()].concat();
@@ -90,7 +94,7 @@ impl Uuids {
         Uuids {
             fsid,
             chunk_tree: derived(&[1]),
-            device: derived(&[2]),
+            device: device.unwrap_or_else(|| derived(&[2])),
             subvolumes: (0..).zip(subvolumes).map(subvolume).collect(),
         }
     }

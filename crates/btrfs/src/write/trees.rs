@@ -17,7 +17,7 @@ use crate::write::builder::{Blocks, BuiltTree, Identity, Shape, TreeBuilder};
 use crate::write::data::{Area, FileContent};
 use crate::write::fs_tree::{FileTrees, emit_empty, timespec};
 use crate::write::layout::{
-    GroupLayout, Headroom, NewGroup, SECTOR_BYTES, append_groups, extend_data,
+    GroupLayout, Headroom, NewGroup, SECTOR_BYTES, append_copies, append_groups, extend_data,
 };
 use crate::write::roots::{BuiltTrees, RootItems, Uuids, as_uuid};
 use crate::write::space_trees::{
@@ -29,6 +29,23 @@ use crate::write::space_trees::{
 const ROUNDS_MAX: usize = 32;
 /// By default, one part in this many may be left free.
 const FREE_PART: u64 = 25;
+
+/// Writes the further copies of data.
+fn copy_data(output: &Output, groups: &[NewGroup]) -> Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    for group in groups {
+        let mut done = 0;
+        while done < group.used && group.stripes.len() > 1 {
+            let part = &mut buffer[..(group.used - done).min(1 << 20) as usize];
+            output.read_exact_at(part, group.stripes[0] + done)?;
+            for &copy in &group.stripes[1..] {
+                output.write_all_at(part, copy + done)?;
+            }
+            done += part.len() as u64;
+        }
+    }
+    Ok(())
+}
 
 /// All trees of a file system.
 pub(crate) struct TreeWriter<'a> {
@@ -81,9 +98,10 @@ impl<'a> TreeWriter<'a> {
         self.references = references;
         let digest = as_uuid(tree::sha256(&measure.digest()));
         let fsid = self.options.uuid.unwrap_or(digest);
-        self.uuids = Uuids::of(fsid, &self.trees.plan.subvolumes);
+        self.uuids = Uuids::of(fsid, self.options.device_uuid, &self.trees.plan.subvolumes);
         let (layout, headroom) = self.fit(&mut roots, output)?;
         output.set_len(layout.size)?;
+        copy_data(output, &layout.data)?;
         let identity = Identity {
             fsid: self.uuids.fsid,
             chunk_tree_uuid: self.uuids.chunk_tree,
@@ -217,14 +235,18 @@ impl<'a> TreeWriter<'a> {
 
     /// Lays out the groups, with as much headroom as fits.
     fn fit(&self, roots: &mut BuiltTrees, output: &Output) -> Result<(GroupLayout, Headroom)> {
-        let size = match output.kind() {
+        let device = match output.kind() {
             OutputKind::Device => Some(ReadAt::size(output)?),
-            _ => self.options.size,
+            _ => None,
+        };
+        let size = match (self.options.size, self.options.slack) {
+            (None, None) => device,
+            (size, _) => size,
         };
         let candidates = match (size, self.options.slack) {
-            (Some(_), _) => &[Headroom::Change, Headroom::Shrink, Headroom::None][..],
-            (None, Some(0)) => &[Headroom::None],
-            (None, Some(_)) => &[Headroom::Change],
+            (Some(_), None) => &[Headroom::Change, Headroom::Shrink, Headroom::None][..],
+            (_, Some(0)) => &[Headroom::None],
+            (_, Some(_)) => &[Headroom::Change],
             (None, None) => &[Headroom::Change, Headroom::Shrink],
         };
         let mut bytes_min = 0;
@@ -249,10 +271,11 @@ impl<'a> TreeWriter<'a> {
                             <= layout.used_bytes() / FREE_PART * (FREE_PART + 1)
                 }
             };
-            if fits {
+            let is_within = device.is_none_or(|bytes| layout.size <= bytes);
+            if fits && is_within {
                 return Ok((layout, headroom));
             }
-            bytes_min = layout.end;
+            bytes_min = if is_within { layout.end } else { layout.size };
         }
         Err(Error::TooSmall { bytes_min })
     }
@@ -288,7 +311,10 @@ impl<'a> TreeWriter<'a> {
             data: self.area.groups.clone(),
             ..GroupLayout::default()
         };
-        let at = extend_data(&mut layout.data, self.area.end(), free_data);
+        let mut at = extend_data(&mut layout.data, self.area.end(), free_data);
+        if self.options.data == Profile::Dup {
+            at = append_copies(&mut layout.data, at);
+        }
         let flags = block_group::SYSTEM | dup;
         let at = append_groups(&mut layout.system, at, chunk + free_chunk, flags);
         let flags = block_group::METADATA | dup;

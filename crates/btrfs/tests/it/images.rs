@@ -105,6 +105,8 @@ pub(crate) fn layouts() -> Vec<(String, Options)> {
         let options = Options::default().nodesize(nodesize);
         all.push((format!("node size {nodesize}"), options));
     }
+    let options = Options::default().data(Profile::Dup);
+    all.push(("data dup".to_owned(), options));
     all
 }
 

@@ -49,11 +49,14 @@ impl<'a> CopyJob<'a> {
             if dst == Path::new("-") {
                 return Ok(Output::standard()?);
             }
+            if options.in_place {
+                return Output::in_place(dst);
+            }
             Output::create(dst, options.overwrite)
         };
         let there = fs::metadata(dst).ok().filter(fs::Metadata::is_file);
         let names = there.map_or(1, |there| there.nlink());
-        let is_replaced = format != Format::Dir && !is_stream(dst);
+        let is_replaced = format != Format::Dir && !is_stream(dst) && !options.in_place;
         let other_names = if is_replaced {
             names.saturating_sub(1)
         } else {
@@ -82,7 +85,10 @@ impl<'a> CopyJob<'a> {
         let rescue = options.skips().then_some(&rescue);
         let tree = rescue.map_or(tree, |rescue| rescue);
         let inventory = Inventory::of(tree, &options.limits);
-        let inventory = inventory.map_err(|error| source.name_error(error))?;
+        let mut inventory = inventory.map_err(|error| source.name_error(error))?;
+        if format == Format::Btrfs {
+            options.add_attributes(&mut inventory)?;
+        }
         let unmatched = selections.iter().find_map(|it| it.only.unmatched().next());
         if let Some(path) = unmatched {
             let path = source.path_name(path);

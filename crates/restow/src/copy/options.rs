@@ -1,5 +1,6 @@
 //! Options for copies.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use btrfs::NewSubvolume;
@@ -7,9 +8,12 @@ use codec::Settings;
 use sendstream::Version;
 use tree::edit::Priorities;
 use tree::extract::Existing;
-use tree::{HostTimes, Limits, Parallel, Verify, setters};
+use tree::{
+    FileAttributes, FileId, FileKind, HostTimes, Inventory, Limits, Parallel, Verify, setters,
+};
 
 use super::format::Format;
+use crate::{Error, Result, text};
 
 /// How a tree is copied. Options for another format than that of the destination have no effect.
 #[derive(Debug)]
@@ -19,6 +23,9 @@ pub struct CopyOptions {
     pub format: Option<Format>,
     /// Replace an existing file.
     pub overwrite: bool,
+    /// Write over an existing file, which keeps its names, its number and its open descriptors,
+    /// instead of replacing it. Its content is gone before the new one is complete.
+    pub in_place: bool,
     /// The threads that encode and write.
     pub parallel: Parallel,
     /// Limits on the source.
@@ -61,6 +68,9 @@ pub struct CopyOptions {
     pub btrfs: btrfs::Options,
     /// btrfs images: directories that become subvolumes, beside the subvolumes of a btrfs source.
     pub subvolumes: Vec<NewSubvolume>,
+    /// btrfs images: attributes that files get, by path. [`FileAttributes::NO_COW`] is inherited by
+    /// everything below a directory, as far as the next subvolumes.
+    pub attributes: Vec<(Vec<u8>, FileAttributes)>,
     /// Send streams: the options of the format.
     pub stream: StreamOptions,
     /// The directory for unnamed files with the content of an archive that is reused.
@@ -88,6 +98,7 @@ impl Default for CopyOptions {
         CopyOptions {
             format: None,
             overwrite: false,
+            in_place: false,
             parallel: Parallel::available(),
             limits: Limits::default(),
             skip_unreadable: false,
@@ -109,6 +120,7 @@ impl Default for CopyOptions {
             priorities: None,
             btrfs: btrfs::Options::default(),
             subvolumes: Vec::new(),
+            attributes: Vec::new(),
             stream: StreamOptions::default(),
             spool_dir: "/var/tmp".into(),
         }
@@ -118,6 +130,7 @@ impl Default for CopyOptions {
 setters!(CopyOptions {
     format: Option<Format>,
     overwrite: bool,
+    in_place: bool,
     parallel: Parallel,
     limits: Limits,
     skip_unreadable: bool,
@@ -139,6 +152,7 @@ setters!(CopyOptions {
     priorities: Option<Priorities>,
     btrfs: btrfs::Options,
     subvolumes: Vec<NewSubvolume>,
+    attributes: Vec<(Vec<u8>, FileAttributes)>,
     stream: StreamOptions,
     spool_dir: impl Into<PathBuf>,
 });
@@ -167,5 +181,38 @@ impl CopyOptions {
     /// Whether files that cannot be read are left out.
     pub fn skips(&self) -> bool {
         self.skip_unreadable || self.keep_damaged
+    }
+
+    /// Gives files their attributes.
+    ///
+    /// # Errors
+    /// A file does not exist.
+    pub(super) fn add_attributes(&self, inventory: &mut Inventory<'_>) -> Result<()> {
+        let roots = self.subvolumes.iter();
+        let roots = roots.filter_map(|root| inventory.find(&root.path));
+        let roots: HashSet<FileId> = roots.map(|entry| inventory.file(entry)).collect();
+        for (path, attributes) in &self.attributes {
+            let Some(entry) = inventory.find(path) else {
+                let path = text::of_name(path);
+                return Err(Error::refused(format!("{path} does not exist")));
+            };
+            let file = inventory.file(entry);
+            inventory.add_attributes(file, *attributes);
+            let inherited = FileAttributes(attributes.0 & FileAttributes::NO_COW);
+            let mut open = if inherited.0 == 0 { vec![] } else { vec![file] };
+            while let Some(dir) = open.pop() {
+                for entry in inventory.entries(dir) {
+                    let file = inventory.file(entry);
+                    if roots.contains(&file) {
+                        continue;
+                    }
+                    inventory.add_attributes(file, inherited);
+                    if inventory.kind(file) == FileKind::Directory {
+                        open.push(file);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -115,7 +115,11 @@ pub struct FileAttributes(pub u32);
 impl FileAttributes {
     /// `FS_COMPR_FL`, `FS_SYNC_FL`, `FS_NODUMP_FL`, `FS_NOATIME_FL` and `FS_NOCOW_FL`: those that,
     /// unlike immutable, do not prevent finishing or removing a file.
-    pub const SETTABLE: u32 = 0x04 | 0x08 | 0x40 | 0x80 | 0x0080_0000;
+    pub const SETTABLE: u32 = 0x04 | 0x08 | 0x40 | 0x80 | Self::NO_COW;
+    /// `FS_NOCOW_FL`: content is written in place, without compression and checksums.
+    pub const NO_COW: u32 = 0x0080_0000;
+    /// Content has no checksums. No bit of Linux: btrfs has one of its own, which no program shows.
+    pub const NO_CHECKSUMS: u32 = 1 << 31;
     /// `FS_NOCOMP_FL`: content is not compressed.
     pub const NOT_COMPRESSED: u32 = 0x400;
 

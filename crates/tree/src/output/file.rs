@@ -27,6 +27,7 @@ pub(super) struct FileTarget {
 enum FilePlace {
     Unnamed(Destination),
     Named(Destination, Temporary),
+    InPlace(InPlace),
     Device,
     Stream,
 }
@@ -41,7 +42,58 @@ struct Destination {
     overwrite: bool,
 }
 
+/// An existing file that is written over. Unless it is finished, it ends as zeros of its old
+/// length.
+#[derive(Debug)]
+struct InPlace {
+    file: File,
+    bytes: u64,
+    is_finished: bool,
+    /// Its directory, for unnamed files.
+    dir: OwnedFd,
+    parent: Box<Path>,
+}
+
+impl Drop for InPlace {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let emptied = self.file.set_len(0);
+            let _ = emptied.and_then(|()| self.file.set_len(self.bytes));
+        }
+    }
+}
+
 impl FileTarget {
+    /// What [`Output::in_place`](super::Output::in_place) opens.
+    pub(super) fn in_place(to: &Path) -> Result<FileTarget> {
+        let kind = std::fs::metadata(to)?.file_type();
+        if kind.is_block_device() {
+            return Self::open_device(to, true);
+        }
+        if kind.is_dir() {
+            return Err(Error::IsADirectory);
+        }
+        if !kind.is_file() {
+            return Err(Error::InvalidInput(
+                "neither a regular file nor a block device",
+            ));
+        }
+        let parent = linux::split_path(to).map_or(Path::new("/"), |(parent, _)| parent);
+        let file = OpenOptions::new().read(true).write(true).open(to)?;
+        let place = InPlace {
+            file: file.try_clone()?,
+            bytes: file.metadata()?.len(),
+            is_finished: false,
+            dir: linux::open_dir(parent)?,
+            parent: parent.into(),
+        };
+        file.set_len(0)?;
+        Ok(FileTarget {
+            file,
+            place: FilePlace::InPlace(place),
+        })
+    }
+
     /// What [`Output::create`](super::Output::create) opens.
     pub(super) fn create(to: &Path, overwrite: bool) -> Result<FileTarget> {
         let path = match OutputPath::of(to) {
@@ -144,7 +196,9 @@ impl FileTarget {
 impl OutputTarget for FileTarget {
     fn kind(&self) -> OutputKind {
         match self.place {
-            FilePlace::Unnamed(_) | FilePlace::Named(..) => OutputKind::File,
+            FilePlace::Unnamed(_) | FilePlace::Named(..) | FilePlace::InPlace(_) => {
+                OutputKind::File
+            }
             FilePlace::Device => OutputKind::Device,
             FilePlace::Stream => OutputKind::Stream,
         }
@@ -177,6 +231,11 @@ impl OutputTarget for FileTarget {
             FilePlace::Unnamed(to) => {
                 linux::open_unnamed(&to.dir, 0o600).map(|file| Some(file.into()))
             }
+            // Its directory may have none, as that of an open file in /proc.
+            FilePlace::InPlace(place) => {
+                let file = linux::open_unnamed(&place.dir, 0o600);
+                Ok(file.ok().map(Into::into))
+            }
             FilePlace::Named(..) | FilePlace::Device | FilePlace::Stream => Ok(None),
         }
     }
@@ -184,6 +243,7 @@ impl OutputTarget for FileTarget {
     fn tables(&self) -> io::Result<Scratch> {
         Ok(match (&self.place, self.scratch()?) {
             (FilePlace::Unnamed(to), Some(file)) => Scratch::in_file(file, &to.parent),
+            (FilePlace::InPlace(place), Some(file)) => Scratch::in_file(file, &place.parent),
             _ => Scratch::memory(),
         })
     }
@@ -197,6 +257,10 @@ impl OutputTarget for FileTarget {
         let FileTarget { file, place } = *self;
         match place {
             FilePlace::Device | FilePlace::Stream => Ok(()),
+            FilePlace::InPlace(mut place) => {
+                place.is_finished = true;
+                Ok(())
+            }
             FilePlace::Named(to, temporary) => {
                 temporary.finish(|name| rename(&to, name))?;
                 Ok(linux::sync(&to.dir)?)
@@ -307,6 +371,29 @@ mod tests {
         let mut output = Output::to(FileTarget::create_named(destination, 0o666).unwrap());
         output.write_all(b"content").unwrap();
         output
+    }
+
+    #[test]
+    fn a_file_that_is_written_in_place_is_finished_or_empty() {
+        let dir = TempDir::new();
+        let (path, name) = (dir.join("file"), dir.join("name"));
+        fs::write(&path, "theirs").unwrap();
+        fs::hard_link(&path, &name).unwrap();
+        let mut output = Output::in_place(&path).unwrap();
+        output.write_all(b"more than there was").unwrap();
+        drop(output);
+        assert_eq!(fs::read(&name).unwrap(), [0; 6]);
+        let mut output = Output::in_place(&path).unwrap();
+        output.write_all(b"ours").unwrap();
+        output.commit().unwrap();
+        assert_eq!(fs::read(&name).unwrap(), b"ours");
+        assert_eq!(names(&dir), 2);
+        let missing = dir.join("missing");
+        assert!(Output::in_place(&missing).is_err());
+        assert!(matches!(
+            Output::in_place(dir.path()),
+            Err(Error::IsADirectory)
+        ));
     }
 
     fn names(dir: &TempDir) -> usize {

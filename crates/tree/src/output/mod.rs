@@ -57,6 +57,18 @@ impl Output {
         FileTarget::create(to, overwrite).map(Output::to)
     }
 
+    /// Opens an existing regular file or block device, which is written over and keeps its names,
+    /// its number and its open descriptors. The content of a file is gone at once; if the output is
+    /// not committed, the file has zeros and its old length.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`](crate::Error::IsADirectory);
+    /// [`Error::InvalidInput`](crate::Error::InvalidInput) for another kind of file; `ResourceBusy`
+    /// for a mounted device; the kernel's error.
+    pub fn in_place(to: &Path) -> Result<Output> {
+        FileTarget::in_place(to).map(Output::to)
+    }
+
     /// Creates a file that replaces the one with the path `to`, as [`Output::create`] does, but
     /// takes the place of a symbolic link: for a file of our own in a directory of others.
     ///

@@ -74,9 +74,9 @@ pub(super) fn reserved(extent: &Extent) -> Option<(ExtentId, u64)> {
     }
 }
 
-/// Whether a file is written in place: it has neither compression nor checksums.
+/// Whether a file has neither compression nor checksums, as one that is written in place.
 pub(super) fn is_nocow(inventory: &Inventory, file: FileId) -> bool {
-    inventory.metadata(file).attributes.0 & attribute::NOCOW != 0
+    inventory.metadata(file).attributes.0 & (attribute::NOCOW | attribute::NOSUM) != 0
 }
 
 /// Stored bytes that several files refer to, from the extents of all files.

@@ -39,7 +39,7 @@ pub enum WalkStep {
 /// A whole tree in memory, without file content and extended attributes, which [`Inventory::tree`]
 /// still has.
 ///
-/// Created by [`Inventory::of`] and immutable, so threads can share it.
+/// Created by [`Inventory::of`]; threads can share it.
 pub struct Inventory<'t> {
     tree: &'t dyn FileSystem,
     /// Each is a [`FileRecord`].
@@ -286,6 +286,11 @@ impl<'t> Inventory<'t> {
             attributes: FileAttributes(record.attributes),
             identity: None,
         }
+    }
+
+    /// Gives a file attributes, beside those that it has.
+    pub fn add_attributes(&mut self, file: FileId, attributes: FileAttributes) {
+        self.change(file.0, |record| record.attributes |= attributes.0);
     }
 
     /// The file's first name in the order of [`Inventory::steps`], and its only one unless it has
