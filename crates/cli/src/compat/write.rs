@@ -24,6 +24,9 @@ pub(super) fn write(
     let name = text::of_host_path(dst, "standard output");
     let source = source.for_format(format, dst, options)?;
     let summary = CopyJob::with(&source, (dst, format), edits, options, |job| {
+        for (path, why) in job.ignored_additions() {
+            tell(&format!("{}: {why}", text::of_path(path)));
+        }
         Ok::<_, anyhow::Error>(job.write(&NoProgress, &mut |_| {})?)
     })
     .with_context(|| format!("write {name}"))?;

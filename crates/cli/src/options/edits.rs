@@ -1,8 +1,8 @@
 //! The edits of `restow copy`: files left out, added and changed.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use tree::edit::{Addition, Edits, IdMap, ModeChange, Patterns, Selection};
 
 use super::moment::seconds;
 use super::owner::{group, user};
+use super::source::open_options;
 use crate::text;
 
 /// Edits of a tree on its way, for any source and destination.
@@ -46,8 +47,9 @@ pub(crate) struct EditArgs {
     /// Each line has a path, followed by `d MODE UID GID` (directory), `m MODE UID GID` (change
     /// mode and owner), `s MODE UID GID TARGET` (symbolic link), `c` or `b MODE UID GID MAJOR
     /// MINOR` (device), `i MODE UID GID [f|s]` (fifo or socket), `l HOSTFILE` (copy of a file on
-    /// this machine) or `x NAME=VALUE` (extended attribute). An upper-case letter takes a time
-    /// before the mode.
+    /// this machine; `h` follows symbolic links), `L PATH` (another name for a file) or `x
+    /// NAME=VALUE` (extended attribute). An upper-case letter takes a time before the mode. The
+    /// output of `unsquashfs -pf` is such a list, with data.
     #[arg(long, value_name = "LIST")]
     add: Vec<PathBuf>,
 
@@ -167,7 +169,11 @@ impl EditArgs {
         }
         let mut additions = Vec::new();
         for list in &self.add {
-            let read = || -> Result<Vec<Addition>> { Ok(Addition::parse_list(&fs::read(list)?)?) };
+            let read = || -> Result<Vec<Addition>> {
+                let time = |words: &str| seconds(words).ok();
+                let file = BufReader::new(File::open(list)?);
+                Ok(Addition::read_list(file, &time, &open_options().spool_dir)?)
+            };
             let name = || format!("read {}", text::of_host_path(list, "-"));
             additions.extend(read().with_context(name)?);
         }
@@ -204,6 +210,7 @@ impl EditArgs {
             xattrs_only: patterns(&self.xattrs),
             xattrs_exclude: patterns(&self.exclude_xattrs),
             additions,
+            ..Edits::default()
         }))
     }
 }

@@ -20,6 +20,7 @@ use crate::{Error, Result, SourceTree, text};
 pub struct CopyJob<'a> {
     pub(super) source: &'a SourceTree,
     selections: [Selection; 2],
+    edited: Option<&'a Edited>,
     /// The view without the files that cannot be read.
     rescue: Option<&'a Rescue<'a>>,
     pub(super) inventory: Inventory<'a>,
@@ -97,6 +98,7 @@ impl<'a> CopyJob<'a> {
         run(&CopyJob {
             source,
             selections,
+            edited: edited.as_ref(),
             rescue,
             inventory,
             dst,
@@ -115,6 +117,11 @@ impl<'a> CopyJob<'a> {
     /// The patterns of files to leave out that have matched nothing in any source.
     pub fn unmatched_exclude(&self) -> impl Iterator<Item = &[u8]> {
         self.selections.iter().flat_map(|it| it.exclude.unmatched())
+    }
+
+    /// The additions that were not made, and why.
+    pub fn ignored_additions(&self) -> &[(Box<[u8]>, &'static str)] {
+        self.edited.map_or(&[], Edited::ignored)
     }
 
     /// A verb and the destination, for errors.

@@ -4,8 +4,11 @@ use std::fs;
 use std::sync::Arc;
 
 use testkit::{MemoryFs, TempDir};
-use tree::edit::{Addition, Edited, Edits, IdMap, ModeChange, Patterns, Priorities, Selection};
-use tree::{Error, FileSystem, Inventory, Limits, Result, Time};
+use tree::edit::{
+    Addition, AdditionRules, Edited, Edits, IdMap, ModeChange, Patterns, Priorities, Selection,
+    Stats,
+};
+use tree::{Error, FileSystem, Inventory, Limits, Result, Time, Xattr};
 
 fn source() -> MemoryFs {
     let mut fs = MemoryFs::new();
@@ -76,7 +79,7 @@ fn paths(fs: &dyn FileSystem) -> Vec<String> {
 }
 
 fn additions(list: &str) -> Vec<Addition> {
-    Addition::parse_list(list.as_bytes()).unwrap()
+    Addition::parse_list(list.as_bytes(), &|_| None).unwrap()
 }
 
 #[test]
@@ -241,7 +244,11 @@ fn files_are_added_and_replaced() {
         "nothing m 755 0 0",
         "nothing x user.a=1",
         "new l /no/such/file",
-        "new l /dev/null",
+        "new l /dev",
+        "new L usr",
+        "new L nothing",
+        "new f 644 0 0 echo",
+        "new R 0 644 0 0 1 0 0",
         "usr/bin/x i 644 0 0",
     ] {
         let edits = Edits {
@@ -254,6 +261,130 @@ fn files_are_added_and_replaced() {
             "{wrong}"
         );
     }
+}
+
+/// Adds a list by the rules of mksquashfs; returns the tree, and the paths that are ignored.
+fn by_rules(list: &str, rules: AdditionRules, edits: Edits) -> Result<(Edited, Vec<String>)> {
+    let spool = std::env::temp_dir();
+    let edits = Edits {
+        additions: Addition::read_list(list.as_bytes(), &|_| None, &spool)?,
+        rules: AdditionRules {
+            yields: true,
+            commands: Some(spool),
+            ..rules
+        },
+        ..edits
+    };
+    let fs = edited(edits)?;
+    let ignored = fs.ignored().iter();
+    let ignored = ignored.map(|(path, _)| path.escape_ascii().to_string());
+    let ignored = ignored.collect();
+    Ok((fs, ignored))
+}
+
+/// The expectations are the results of mksquashfs 4.7.5.
+#[test]
+fn definitions_are_added_as_by_mksquashfs() {
+    let stays = "y.o f 600 1 2 exit 1\nusr d 700 3 4\nnone m 600 1 1\nx d 711 1 1\nx m 700 0 0";
+    let (fs, ignored) = by_rules(stays, AdditionRules::default(), Edits::default()).unwrap();
+    assert_eq!(ignored, ["x", "y.o", "usr", "none"].map(String::from));
+    let [x, y] = ["x ", "y.o "].map(|it| lines(&fs).into_iter().find(|l| l.starts_with(it)));
+    assert!(x.unwrap().starts_with("x 711 1:1 "));
+    assert!(y.unwrap().starts_with("y.o 644 0:0 "));
+
+    // The order is of no importance, and a link is one more name.
+    let list = "b/l L a\nb/x x user.n=1\nb/x d 700 5 6\nb d 755 0 0\na f 640 5 6 printf out\n\
+                c/d/e D 7 755 0 0";
+    let parents = Stats {
+        permissions: 0o711,
+        uid: 8,
+        gid: 9,
+        mtime: None,
+    };
+    let rules = AdditionRules {
+        parents: Some(parents),
+        are_edited: true,
+        ..AdditionRules::default()
+    };
+    let edits = Edits {
+        file_mode: Some(ModeChange::parse("u=rw,go=").unwrap()),
+        uid: Some(77),
+        ..Edits::default()
+    };
+    let (fs, ignored) = by_rules(list, rules, edits).unwrap();
+    assert!(ignored.is_empty());
+    let shown = lines(&fs);
+    for line in [
+        "a 600 77:6 1700000000",
+        "b/l 600 77:6 1700000000",
+        "b/x 700 77:6 1700000000 user.n=1",
+        "c 711 77:9 1700000000",
+        "c/d/e 755 77:0 7",
+    ] {
+        assert!(shown.iter().any(|it| it == line), "{line}: {shown:#?}");
+    }
+    let dir = fs.lookup(fs.root(), b"b").unwrap().ino;
+    let [one, other] = [(fs.root(), "a"), (dir, "l")].map(|(dir, name)| {
+        let file = fs.lookup(dir, name.as_bytes()).unwrap().ino;
+        let mut content = [0; 9];
+        let len = fs.read_at(file, 0, &mut content).unwrap();
+        assert_eq!(&content[..len], b"out");
+        file
+    });
+    assert_eq!(one, other);
+
+    for wrong in [
+        "a/b d 755 0 0",
+        "a f 644 0 0 printf 1; exit 3",
+        "none x user.a=1",
+    ] {
+        let added = by_rules(wrong, AdditionRules::default(), Edits::default());
+        assert!(added.is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_data_of_a_list_follows_it() {
+    let list = "one R 5 644 0 0 3 2 0\ntwo R 5 644 0 0 2 0 1\n\
+                #\n# START OF DATA - DO NOT MODIFY\n#\nab\n#d";
+    let (fs, _) = by_rules(list, AdditionRules::default(), Edits::default()).unwrap();
+    for (name, content) in [("one", &b"\n#d"[..]), ("two", b"ab")] {
+        let file = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
+        let mut read = [0; 9];
+        let len = fs.read_at(file, 0, &mut read).unwrap();
+        assert_eq!(&read[..len], content);
+        let extents = fs.extents(file, 0).unwrap();
+        assert_eq!(extents[0].len, content.len() as u64);
+    }
+    for wrong in ["3 3 0", "18446744073709551615 5 0"] {
+        let list = list.replace("3 2 0", wrong);
+        let added = by_rules(&list, AdditionRules::default(), Edits::default());
+        assert!(added.is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn attributes_are_added_to_all_files_that_hold_them() {
+    let xattrs = [("user.a", "9"), ("trusted.t", "1")];
+    let edits = Edits {
+        xattrs_added: xattrs
+            .map(|(name, value)| Xattr {
+                name: name.as_bytes().into(),
+                value: value.as_bytes().into(),
+            })
+            .into(),
+        ..Edits::default()
+    };
+    let shown = lines(&edited(edits).unwrap());
+    let ending = |path: &str, words: &str| {
+        let line = shown
+            .iter()
+            .find(|line| line.starts_with(&format!("{path} ")));
+        assert!(line.unwrap().ends_with(words), "{line:?}");
+    };
+    ending("usr/bin/tool", "0 security.x=1 trusted.t=1 user.a=9");
+    ending("usr", "0 trusted.t=1 user.a=9");
+    ending("link", "0 trusted.t=1");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The edits of a tree.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::list::Addition;
+use super::list::{Addition, Stats};
 use super::mode::ModeChange;
 use super::pattern::Patterns;
+use crate::Xattr;
 use crate::fs::Time;
 
 /// Maps a range of user or group IDs to another range.
@@ -26,6 +28,21 @@ pub struct Selection {
     pub only: Arc<Patterns>,
     /// Leave out matching files, with everything below them.
     pub exclude: Arc<Patterns>,
+}
+
+/// How additions are made.
+#[derive(Clone, Debug, Default)]
+pub struct AdditionRules {
+    /// As mksquashfs does: a file that exists stays, of additions of one path the first counts, and
+    /// their order is of no importance. What is not made is listed
+    /// ([`Edited::ignored`](super::Edited::ignored)).
+    pub yields: bool,
+    /// Whether the edits of owners and permissions change added files, too.
+    pub are_edited: bool,
+    /// The directories above an added file that do not exist; without it, that is an error.
+    pub parents: Option<Stats>,
+    /// Whether commands are run, with this directory for their output, in unnamed files.
+    pub commands: Option<PathBuf>,
 }
 
 /// The edits to make.
@@ -57,4 +74,9 @@ pub struct Edits {
     /// Additions and changes, in order. Of the edits above, only the time affects the files that
     /// they set.
     pub additions: Vec<Addition>,
+    /// How additions are made.
+    pub rules: AdditionRules,
+    /// Extended attributes for all files, instead of ones with the same names; for regular files
+    /// and directories only if they are of the namespace `user`.
+    pub xattrs_added: Vec<Xattr>,
 }

@@ -139,7 +139,7 @@ impl Filtered {
     }
 
     /// Applies the edits to the metadata of a file of the source.
-    fn edit_metadata(&self, metadata: &mut Metadata) {
+    pub(super) fn edit_metadata(&self, metadata: &mut Metadata) {
         let edits = &self.edits;
         metadata.uid = edits.uid.unwrap_or(mapped(metadata.uid, &edits.uid_maps));
         metadata.gid = edits.gid.unwrap_or(mapped(metadata.gid, &edits.gid_maps));

@@ -10,19 +10,26 @@ mod list;
 mod mode;
 mod pattern;
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-pub use edits::{Edits, IdMap, Selection};
-pub use list::{Added, Addition, ListError, Priorities, Stats};
+pub use edits::{AdditionRules, Edits, IdMap, Selection};
+pub use list::{Added, AddedContent, Addition, ListError, Priorities, Stats};
 pub use mode::ModeChange;
 pub use pattern::Patterns;
 
 use super::{
-    Checksum, DirEntry, Extent, FileKind, FileSystem, HostContent, HostDir, HostTimes, Ino,
-    Metadata, NOTHING_ENCODED, Overlay, Storage, Xattr,
+    Checksum, DirEntry, Extent, ExtentKind, FileKind, FileSystem, HostContent, HostDir, HostTimes,
+    Ino, Metadata, NOTHING_ENCODED, Overlay, Storage, Xattr,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, spool};
 use filter::Filtered;
 
 /// A tree with edits.
@@ -33,16 +40,27 @@ pub struct Edited {
     /// The source, without excluded files and with the edits that apply to all files.
     filtered: Arc<Filtered>,
     /// The additions and changes.
-    tree: Overlay<Option<HostFile>>,
+    tree: Overlay<Option<AddedData>>,
     /// Host directories from which files are added.
     hosts: Vec<(PathBuf, HostDir)>,
+    ignored: Vec<(Box<[u8]>, &'static str)>,
 }
 
-/// A file in one of the host directories.
-#[derive(Clone, Copy)]
-struct HostFile {
-    host: usize,
-    ino: Ino,
+/// Where the content of an added file is.
+#[derive(Clone)]
+enum AddedData {
+    /// In a file of one of the host directories.
+    Host { host: usize, ino: Ino },
+    /// In a file, from this offset on.
+    Part { file: Arc<File>, at: u64 },
+}
+
+/// Where the content of a file is.
+enum Content<'a> {
+    /// In a file of another tree.
+    Tree(&'a dyn FileSystem, Ino),
+    /// In a file, from this offset on.
+    Part(&'a File, u64),
 }
 
 impl Edited {
@@ -50,22 +68,54 @@ impl Edited {
     ///
     /// # Errors
     /// [`Error::File`] for an addition whose directory does not exist, that replaces a directory or
-    /// would replace a file by one, or that changes a file that does not exist; or for a host file
-    /// that is not a regular file or cannot be read.
+    /// would replace a file by one, or that changes a file that does not exist; for a host file
+    /// that is a directory or cannot be read; or for a command that fails or may not be run.
     pub fn new(source: Arc<dyn FileSystem>, mut edits: Edits) -> Result<Edited> {
-        let additions = std::mem::take(&mut edits.additions);
+        let mut additions = std::mem::take(&mut edits.additions);
         let filtered = Arc::new(Filtered::new(source, edits));
         let mut edited = Edited {
             tree: Overlay::over(Arc::<Filtered>::clone(&filtered)),
             filtered,
             hosts: Vec::new(),
+            ignored: Vec::new(),
         };
+        if edited.rules().yields {
+            edited.order(&mut additions);
+        }
         for Addition { path, what } in additions {
             edited
                 .add(&path, what)
                 .map_err(|error| error.in_file("add", &path))?;
         }
         Ok(edited)
+    }
+
+    /// The additions that were not made, and why.
+    pub fn ignored(&self) -> &[(Box<[u8]>, &'static str)] {
+        &self.ignored
+    }
+
+    fn rules(&self) -> &AdditionRules {
+        &self.filtered.edits.rules
+    }
+
+    /// Leaves the first addition of each path, behind those of the directories above it; then the
+    /// links, whose files exist by then, and the attributes.
+    fn order(&mut self, additions: &mut Vec<Addition>) {
+        let mut seen = HashSet::new();
+        additions.retain(|Addition { path, what }| {
+            let is_first = matches!(what, Added::Xattr(_)) || seen.insert(path.clone());
+            if !is_first {
+                let why = "an earlier definition of the same path counts";
+                self.ignored.push((path.clone(), why));
+            }
+            is_first
+        });
+        additions.sort_by_key(|Addition { path, what }| match what {
+            Added::Xattr(_) => (2, 0),
+            Added::Link(_) => (1, 0),
+            _ => (0, path.iter().filter(|&&byte| byte == b'/').count()),
+        });
     }
 
     fn add(&mut self, path: &[u8], what: Added) -> Result<()> {
@@ -76,15 +126,23 @@ impl Edited {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&b""[..], path),
         };
-        let parents = parent.split(|&byte| byte == b'/');
-        let (dir, kind) = self.tree.resolve(parents.filter(|name| !name.is_empty()))?;
-        if kind != FileKind::Directory {
-            return Err(Error::NotADirectory);
-        }
+        let is_new = !matches!(what, Added::Change(_) | Added::Xattr(_));
+        let dir = self.dir(parent, self.rules().parents.filter(|_| is_new))?;
         let there = self.tree.find(dir, name)?;
+        if self.rules().yields {
+            let why = match (there, &what) {
+                (Some(_), _) if is_new => "a file of the source has this path, and stays",
+                (None, Added::Change(_)) => "there is no such file to change",
+                _ => "",
+            };
+            if !why.is_empty() {
+                self.ignored.push((path.into(), why));
+                return Ok(());
+            }
+        }
         let kind = match &what {
             Added::File { kind, .. } => *kind,
-            Added::HostFile(_) => FileKind::Regular,
+            Added::HostFile { .. } | Added::Regular { .. } | Added::Link(_) => FileKind::Regular,
             Added::Change(_) | Added::Xattr(_) => {
                 let (there, _) = there.ok_or(Error::NotFound)?;
                 return self.change(there, what);
@@ -105,33 +163,88 @@ impl Edited {
                 target,
                 ..
             } => {
-                let mut metadata = Metadata::new(kind, stats.permissions);
+                let mut metadata = self.metadata_of(kind, &stats)?;
                 metadata.rdev = rdev;
-                if stats.mtime.is_none() {
-                    metadata.mtime = self.filtered.metadata(self.root())?.mtime;
-                }
-                stats.apply(&mut metadata);
-                self.filtered.edit_times(&mut metadata);
                 match kind {
                     FileKind::Symlink => self.tree.add_symlink(&metadata, &target, None)?,
                     _ => self.tree.add(&metadata, None)?,
                 }
             }
-            Added::HostFile(file) => self.add_host_file(&file)?,
+            Added::HostFile { path, follows } if follows => {
+                self.add_host_file(&path.canonicalize()?)?
+            }
+            Added::HostFile { path, .. } => self.add_host_file(&path)?,
+            Added::Regular { stats, content } => {
+                let mut metadata = self.metadata_of(kind, &stats)?;
+                let (file, at, len) = self.open_content(content)?;
+                metadata.size = len;
+                self.tree
+                    .add(&metadata, Some(AddedData::Part { file, at }))?
+            }
+            Added::Link(target) => {
+                let names = target.split(|&byte| byte == b'/');
+                match self.tree.resolve(names)? {
+                    (_, FileKind::Directory) => return Err(Error::IsADirectory),
+                    (target, _) => target,
+                }
+            }
             Added::Change(_) | Added::Xattr(_) => return Ok(()), // Done above.
         };
         self.tree.link(dir, name, ino)?;
         Ok(())
     }
 
+    /// The directory with this path. With `missing`, the directories that do not exist are made.
+    fn dir(&mut self, path: &[u8], missing: Option<Stats>) -> Result<Ino> {
+        let mut dir = self.root();
+        for name in path.split(|&byte| byte == b'/').filter(|it| !it.is_empty()) {
+            dir = match (self.tree.find(dir, name)?, missing) {
+                (Some((found, FileKind::Directory)), _) => found,
+                (Some(_), _) => return Err(Error::NotADirectory),
+                (None, None) => return Err(Error::NotFound),
+                (None, Some(stats)) => {
+                    let metadata = self.metadata_of(FileKind::Directory, &stats)?;
+                    let made = self.tree.add(&metadata, None)?;
+                    self.tree.link(dir, name, made)?;
+                    made
+                }
+            };
+        }
+        Ok(dir)
+    }
+
+    /// The metadata of an added file.
+    fn metadata_of(&self, kind: FileKind, stats: &Stats) -> Result<Metadata> {
+        let mut metadata = Metadata::new(kind, stats.permissions);
+        if stats.mtime.is_none() {
+            metadata.mtime = self.filtered.metadata(self.root())?.mtime;
+        }
+        stats.apply(&mut metadata);
+        self.edit(&mut metadata);
+        Ok(metadata)
+    }
+
+    /// Applies the edits to the metadata of an added file.
+    fn edit(&self, metadata: &mut Metadata) {
+        if self.rules().are_edited {
+            self.filtered.edit_metadata(metadata);
+        } else {
+            self.filtered.edit_times(metadata);
+        }
+    }
+
     fn change(&mut self, ino: Ino, what: Added) -> Result<()> {
         match what {
-            Added::Change(stats) | Added::File { stats, .. } => self.tree.change(ino, |metadata| {
-                stats.apply(metadata);
-                self.filtered.edit_times(metadata);
-            }),
+            Added::Change(stats) | Added::File { stats, .. } => {
+                let mut metadata = self.tree.metadata(ino)?;
+                stats.apply(&mut metadata);
+                self.edit(&mut metadata);
+                self.tree.change(ino, |changed| *changed = metadata)
+            }
             Added::Xattr(xattr) => self.tree.set_xattr(ino, xattr),
-            Added::HostFile(_) => Err(Error::IsADirectory),
+            Added::HostFile { .. } | Added::Regular { .. } | Added::Link(_) => {
+                Err(Error::IsADirectory)
+            }
         }
     }
 
@@ -147,36 +260,85 @@ impl Edited {
             }
         };
         let dir = &self.hosts[host].1;
-        let entry = dir.lookup(dir.root(), name)?;
-        let mut metadata = dir.metadata(entry.ino)?;
-        if metadata.kind != FileKind::Regular {
-            return Err(Error::InvalidInput("not a regular file on this host"));
-        }
-        self.filtered.edit_times(&mut metadata);
-        let content = HostFile {
-            host,
-            ino: entry.ino,
+        let ino = dir.lookup(dir.root(), name)?.ino;
+        let mut metadata = dir.metadata(ino)?;
+        let xattrs = dir.xattrs(ino)?;
+        let target = match metadata.kind {
+            FileKind::Directory => {
+                return Err(Error::InvalidInput("a directory on this host, not a file"));
+            }
+            FileKind::Symlink => Some(dir.read_link(ino)?),
+            _ => None,
         };
-        let ino = self.tree.add(&metadata, Some(content))?;
-        for xattr in dir.xattrs(entry.ino)? {
-            self.tree.set_xattr(ino, xattr)?;
+        self.edit(&mut metadata);
+        let added = match target {
+            Some(target) => self.tree.add_symlink(&metadata, &target, None)?,
+            None => (self.tree).add(&metadata, Some(AddedData::Host { host, ino }))?,
+        };
+        for xattr in xattrs {
+            self.tree.set_xattr(added, xattr)?;
         }
-        Ok(ino)
+        Ok(added)
     }
 
-    /// Where a file's content is: the file system, and its number there.
-    fn content(&self, file: Ino) -> Result<(&dyn FileSystem, Ino)> {
-        if let Some(Some(HostFile { host, ino })) = self.tree.content(file) {
-            return Ok((&self.hosts[*host].1, *ino));
+    /// The file with an added file's content, and where the content is in it. A command is run.
+    fn open_content(&self, content: AddedContent) -> Result<(Arc<File>, u64, u64)> {
+        match content {
+            AddedContent::Command(command) => {
+                let Some(dir) = &self.rules().commands else {
+                    return Err(Error::InvalidInput(
+                        "`f` would run a program, which is refused: create the file, and add it with `l`",
+                    ));
+                };
+                let output = spool(|out| run(&command, out), dir)?;
+                let len = output.metadata()?.len();
+                Ok((Arc::new(output), 0, len))
+            }
+            AddedContent::Part { file, at, len } => {
+                let file = file.ok_or(Error::InvalidInput("the list has no data"))?;
+                let end = at.checked_add(len);
+                if end.is_none_or(|end| file.metadata().is_ok_and(|file| end > file.len())) {
+                    return Err(Error::InvalidInput(
+                        "the data of the list ends before its own",
+                    ));
+                }
+                Ok((file, at, len))
+            }
+        }
+    }
+
+    /// Where a file's content is.
+    fn content(&self, file: Ino) -> Result<Content<'_>> {
+        match self.tree.content(file) {
+            Some(Some(AddedData::Host { host, ino })) => {
+                return Ok(Content::Tree(&self.hosts[*host].1, *ino));
+            }
+            Some(Some(AddedData::Part { file, at })) => return Ok(Content::Part(file, *at)),
+            _ => {}
         }
         if let Ok(source) = self.tree.base(file) {
-            return Ok((source, file));
+            return Ok(Content::Tree(source, file));
         }
         match self.tree.metadata(file)?.kind {
             FileKind::Directory => Err(Error::IsADirectory),
             _ => Err(Error::InvalidInput("an added file has no content")),
         }
     }
+}
+
+/// Runs a shell command, and writes its output.
+fn run(command: &[u8], out: &mut dyn io::Write) -> io::Result<u64> {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(OsStr::from_bytes(command));
+    let mut child = shell.stdout(Stdio::piped()).spawn()?;
+    // Closed at the end of the statement, so that the command ends, too, when writing fails.
+    let copied = (child.stdout.take()).map(|mut output| io::copy(&mut output, out));
+    let status = child.wait()?;
+    let bytes = copied.transpose()?.unwrap_or_default();
+    if !status.success() {
+        return Err(io::Error::other(format!("its command ended with {status}")));
+    }
+    Ok(bytes)
 }
 
 impl Stats {
@@ -223,17 +385,48 @@ impl FileSystem for Edited {
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
-        self.tree.xattrs(ino)
+        let mut xattrs = self.tree.xattrs(ino)?;
+        let added = &self.filtered.edits.xattrs_added;
+        if !added.is_empty() {
+            let kind = self.tree.metadata(ino)?.kind;
+            let holds_user = matches!(kind, FileKind::Regular | FileKind::Directory);
+            for xattr in added {
+                if holds_user || !xattr.name.starts_with(b"user.") {
+                    xattrs.retain(|known| known.name != xattr.name);
+                    xattrs.push(xattr.clone());
+                }
+            }
+            xattrs.sort();
+        }
+        Ok(xattrs)
     }
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
-        let (fs, ino) = self.content(file)?;
-        fs.extents(ino, from)
+        match self.content(file)? {
+            Content::Tree(fs, ino) => fs.extents(ino, from),
+            Content::Part(..) => {
+                let size = self.tree.metadata(file)?.size;
+                let extent = Extent {
+                    offset: 0,
+                    len: size,
+                    kind: ExtentKind::Plain { stored_offset: 0 },
+                    id: None,
+                };
+                Ok(Vec::from_iter((from < size).then_some(extent)))
+            }
+        }
     }
 
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let (fs, ino) = self.content(file)?;
-        fs.read_at(ino, offset, buf)
+        match self.content(file)? {
+            Content::Tree(fs, ino) => fs.read_at(ino, offset, buf),
+            Content::Part(part, at) => {
+                let rest = self.tree.metadata(file)?.size.saturating_sub(offset);
+                let len = rest.min(buf.len() as u64) as usize;
+                part.read_exact_at(&mut buf[..len], at + offset)?;
+                Ok(len)
+            }
+        }
     }
 
     fn read_encoded(
@@ -243,13 +436,15 @@ impl FileSystem for Edited {
         stored: &mut Vec<u8>,
     ) -> Result<Option<Checksum>> {
         match self.content(file) {
-            Ok((fs, ino)) => fs.read_encoded(ino, extent, stored),
-            Err(_) => Err(NOTHING_ENCODED),
+            Ok(Content::Tree(fs, ino)) => fs.read_encoded(ino, extent, stored),
+            _ => Err(NOTHING_ENCODED),
         }
     }
 
     fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
-        let (fs, ino) = self.content(file).ok()?;
-        fs.host_content(ino)
+        match self.content(file).ok()? {
+            Content::Tree(fs, ino) => fs.host_content(ino),
+            Content::Part(..) => None,
+        }
     }
 }
