@@ -9,6 +9,7 @@ mod filter;
 mod list;
 mod mode;
 mod pattern;
+mod regex;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 pub use edits::{AdditionRules, Edits, IdMap, Selection};
 pub use list::{Added, AddedContent, Addition, ListError, Priorities, Stats};
 pub use mode::ModeChange;
-pub use pattern::Patterns;
+pub use pattern::{PatternSyntax, Patterns};
 
 use super::{
     Checksum, DirEntry, Extent, ExtentKind, FileKind, FileSystem, HostContent, HostDir, HostTimes,

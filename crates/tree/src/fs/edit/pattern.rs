@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fast_glob::glob_match;
 
+use super::regex::NameExpression;
+use crate::Result;
+
 /// Patterns for paths in a tree.
 ///
 /// A pattern is anchored at the tree's root and must match the whole path: `*.o` matches files in
@@ -47,6 +50,19 @@ impl Paths {
     }
 }
 
+/// A syntax of other programs, in which the expression for each name of a path, or for a text, is
+/// written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatternSyntax {
+    /// As in a shell: `fnmatch` of the GNU library with its extensions, such as `@(a|b)`. `*` and
+    /// `?` do not match a dot at the begin of a name.
+    Shell,
+    /// A POSIX extended regular expression, which is found anywhere in the name.
+    Regex,
+    /// The same for a whole text, such as the name of an attribute, with its slashes.
+    TextRegex,
+}
+
 #[derive(Debug)]
 struct Pattern {
     /// The pattern as given.
@@ -63,6 +79,10 @@ enum PatternLevel {
     Names,
     /// One name.
     Name(Box<[u8]>),
+    /// One name, in the syntax of another program.
+    Expression(NameExpression),
+    /// A whole path.
+    Path(NameExpression),
 }
 
 /// How a pattern relates to a path.
@@ -89,6 +109,24 @@ impl Patterns {
             patterns: patterns.map(|given| Pattern::new(given.as_ref())).collect(),
             paths: None,
         }
+    }
+
+    /// Parses patterns in the syntax of another program. They are anchored at the root as others
+    /// are, and `... ` has the same meaning, but braces and `**` have none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`](crate::Error::InvalidInput) for a pattern that is wrong, or cannot
+    /// be translated.
+    pub fn parse<T: AsRef<[u8]>>(
+        syntax: PatternSyntax,
+        patterns: impl IntoIterator<Item = T>,
+    ) -> Result<Patterns> {
+        let patterns = patterns.into_iter();
+        let patterns = patterns.map(|given| Pattern::parse(syntax, given.as_ref()));
+        Ok(Patterns {
+            patterns: patterns.collect::<Result<_>>()?,
+            paths: None,
+        })
     }
 
     /// The same patterns, and paths that are not patterns. Without any, nothing more matches.
@@ -192,6 +230,27 @@ impl Pattern {
         }
     }
 
+    fn parse(syntax: PatternSyntax, given: &[u8]) -> Result<Pattern> {
+        let mut levels = Vec::new();
+        if syntax == PatternSyntax::TextRegex {
+            levels.push(PatternLevel::Path(NameExpression::posix(given)?));
+        } else {
+            let below = given.strip_prefix(b"... ");
+            levels.extend(below.map(|_| PatternLevel::Names));
+            for name in names(below.unwrap_or(given)) {
+                levels.push(PatternLevel::Expression(match syntax {
+                    PatternSyntax::Shell => NameExpression::shell(name)?,
+                    _ => NameExpression::posix(name)?,
+                }));
+            }
+        }
+        Ok(Pattern {
+            given: given.into(),
+            alternatives: vec![levels],
+            has_matched: AtomicBool::new(false),
+        })
+    }
+
     fn concern(&self, names: &[&[u8]]) -> Concern {
         let all = self.alternatives.iter().map(|it| concern(it, names));
         all.max().unwrap_or(Concern::Nothing)
@@ -201,6 +260,14 @@ impl Pattern {
 /// Follows a path through the levels of a pattern. `at` are the levels that the names so far can
 /// have led to, so that the time is bounded whatever the pattern and the path.
 fn concern(levels: &[PatternLevel], names: &[&[u8]]) -> Concern {
+    if let [PatternLevel::Path(expression)] = levels {
+        let is_match = expression.matches(&names.join(&b'/'));
+        return if is_match {
+            Concern::Whole
+        } else {
+            Concern::Below
+        };
+    }
     let end = levels.len();
     let mut at = vec![false; end + 1];
     let mut next = at.clone();
@@ -213,6 +280,9 @@ fn concern(levels: &[PatternLevel], names: &[&[u8]]) -> Concern {
         for (level, _) in at.iter().enumerate().filter(|(_, is_at)| **is_at) {
             match levels.get(level) {
                 Some(PatternLevel::Name(glob)) if glob_match(&**glob, name) => {
+                    next[level + 1] = true;
+                }
+                Some(PatternLevel::Expression(expression)) if expression.matches(name) => {
                     next[level + 1] = true;
                 }
                 Some(PatternLevel::Names) => {
@@ -362,6 +432,30 @@ mod tests {
         assert_eq!(nothing.concern(b"a"), Concern::Nothing);
         let all = Patterns::default().with_paths(["."]);
         assert_eq!(all.concern(b"a/b"), Concern::Above);
+    }
+
+    #[test]
+    fn expressions_are_for_each_name_of_a_path_or_for_a_text() {
+        use PatternSyntax::{Regex, Shell, TextRegex};
+        for (syntax, pattern, path, concern) in [
+            (Regex, "a/(b|c)$", "a", Concern::Below),
+            (Regex, "a/(b|c)$", "xax/xb", Concern::Whole),
+            (Regex, "a/(b|c)$", "a/b/d", Concern::Above),
+            (Regex, "... x", "a/b/axa", Concern::Whole),
+            (Regex, "x", "a/x", Concern::Nothing),
+            (Shell, "**/y", "d/y", Concern::Whole),
+            (Shell, "**/y", "d/e/y", Concern::Nothing),
+            (Shell, "... *.@(o|c)", "d/e/y.c", Concern::Whole),
+            (TextRegex, "^user.a/", "user.a/b", Concern::Whole),
+        ] {
+            let patterns = Patterns::parse(syntax, [pattern]).unwrap();
+            assert_eq!(
+                patterns.concern(path.as_bytes()),
+                concern,
+                "{pattern} {path}"
+            );
+        }
+        assert!(Patterns::parse(Regex, ["a/(b"]).is_err());
     }
 
     #[test]

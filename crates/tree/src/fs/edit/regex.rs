@@ -1,0 +1,256 @@
+//! Expressions for one name, as regular expressions of bytes: POSIX extended ones, and patterns of
+//! `fnmatch` with the extensions of the GNU library.
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::{Error, Result};
+
+const NOT_AN_EXPRESSION: Error = Error::InvalidInput(
+    "not a POSIX extended regular expression without back-references and collating elements",
+);
+const NOT_A_PATTERN: Error = Error::InvalidInput(
+    "not a pattern of a shell without collating elements, in which `!(...)`, if there is one, is a whole name",
+);
+
+/// An expression for names.
+#[derive(Debug)]
+pub(super) struct NameExpression {
+    regex: Regex,
+    /// Whether the names that do not match are meant.
+    is_negated: bool,
+    /// Whether names that begin with a dot do not match.
+    skips_dots: bool,
+}
+
+impl NameExpression {
+    /// Parses a regular expression, which is found anywhere in a name.
+    pub(super) fn posix(given: &[u8]) -> Result<NameExpression> {
+        let mut to = String::new();
+        let mut rest = given;
+        while let Some((&byte, behind)) = rest.split_first() {
+            rest = behind;
+            match (byte, behind) {
+                (b'[', _) => rest = bracket(rest, false, &mut to).ok_or(NOT_AN_EXPRESSION)?,
+                // Flags, which POSIX does not have.
+                (b'(', [b'?', ..]) => return Err(NOT_AN_EXPRESSION),
+                (b'\\', [escaped, behind @ ..]) if escaped.is_ascii_punctuation() => {
+                    literal(*escaped, &mut to);
+                    rest = behind;
+                }
+                (128.., _) => literal(byte, &mut to),
+                _ => to.push(byte.into()),
+            }
+        }
+        NameExpression::new(&to, NOT_AN_EXPRESSION)
+    }
+
+    /// Parses a pattern for a whole name. `@(a|b)`, `?(...)`, `*(...)` and `+(...)` are supported,
+    /// and `!(...)` if it is the whole pattern. A dot at the begin has to be written.
+    pub(super) fn shell(given: &[u8]) -> Result<NameExpression> {
+        let inner = given.strip_prefix(b"!").filter(|it| it.starts_with(b"("));
+        let groups = inner.map_or(given.to_vec(), |inner| [b"@", inner].concat());
+        let mut to = String::from("^(?:");
+        let (mut rest, mut ends) = (&groups[..], Vec::new());
+        while let Some((&byte, behind)) = rest.split_first() {
+            rest = behind;
+            match (byte, behind) {
+                (b'!', [b'(', ..]) => return Err(NOT_A_PATTERN),
+                (b'@' | b'?' | b'*' | b'+', [b'(', behind @ ..]) => {
+                    to.push_str("(?:");
+                    ends.push((byte != b'@').then_some(byte));
+                    rest = behind;
+                    // The whole pattern is the group.
+                    let is_all = ends.len() == 1 && to.len() == "^(?:(?:".len();
+                    if inner.is_some() && is_all && !closes_last(rest) {
+                        return Err(NOT_A_PATTERN);
+                    }
+                }
+                (b'|', _) if !ends.is_empty() => to.push('|'),
+                (b')', _) if !ends.is_empty() => {
+                    to.push(')');
+                    to.extend(ends.pop().flatten().map(char::from));
+                }
+                (b'?', _) => to.push('.'),
+                (b'*', _) => to.push_str(".*"),
+                (b'[', _) => match bracket(rest, true, &mut to) {
+                    Some(behind) => rest = behind,
+                    None if rest.contains(&b']') => return Err(NOT_A_PATTERN),
+                    None => literal(byte, &mut to),
+                },
+                (b'\\', [escaped, behind @ ..]) => {
+                    literal(*escaped, &mut to);
+                    rest = behind;
+                }
+                _ => literal(byte, &mut to),
+            }
+        }
+        to.push_str(")$");
+        let expression = NameExpression::new(&to, NOT_A_PATTERN)?;
+        let is_group = given.get(1) == Some(&b'(');
+        Ok(NameExpression {
+            is_negated: inner.is_some(),
+            skips_dots: matches!(given.first(), Some(b'*' | b'?' | b'[')) && !is_group,
+            ..expression
+        })
+    }
+
+    fn new(regex: &str, error: Error) -> Result<NameExpression> {
+        let mut builder = RegexBuilder::new(regex);
+        // A dot is any byte, as in the C locale.
+        builder.unicode(false).dot_matches_new_line(true);
+        Ok(NameExpression {
+            regex: builder.build().map_err(|_| error)?,
+            is_negated: false,
+            skips_dots: false,
+        })
+    }
+
+    pub(super) fn matches(&self, name: &[u8]) -> bool {
+        let is_skipped = self.skips_dots && name.starts_with(b".");
+        !is_skipped && self.regex.is_match(name) != self.is_negated
+    }
+}
+
+/// Whether the parenthesis that is open is closed by the last byte.
+fn closes_last(rest: &[u8]) -> bool {
+    let mut depth = 1;
+    for (at, byte) in rest.iter().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1 == rest.len();
+        }
+    }
+    false
+}
+
+/// Translates the rest of a bracket expression, and returns the bytes behind it; `None` if it has
+/// no end, or collating elements.
+fn bracket<'a>(mut rest: &'a [u8], is_shell: bool, to: &mut String) -> Option<&'a [u8]> {
+    let mut inner = String::from("[");
+    if let [b'^', behind @ ..] = rest {
+        (rest, inner) = (behind, "[^".into());
+    } else if let [b'!', behind @ ..] = rest
+        && is_shell
+    {
+        (rest, inner) = (behind, "[^".into());
+    }
+    let (mut is_first, mut begins_range) = (true, false);
+    loop {
+        let (&byte, behind) = rest.split_first()?;
+        rest = behind;
+        match (byte, behind) {
+            (b']', _) if !is_first => break,
+            (b'[', [b'.' | b'=', ..]) => return None,
+            (b'[', [b':', ..]) => {
+                let end = behind.windows(2).position(|two| two == b":]")? + 2;
+                let class = str::from_utf8(&behind[..end]).ok()?;
+                inner += &format!("[{class}");
+                rest = &behind[end..];
+                begins_range = false;
+            }
+            (b'-', [next, ..]) if begins_range && *next != b']' => {
+                inner.push('-');
+                let (&end, behind) = behind.split_first()?;
+                literal(end, &mut inner);
+                rest = behind;
+                begins_range = false;
+            }
+            (b'\\', [escaped, behind @ ..]) if is_shell => {
+                literal(*escaped, &mut inner);
+                rest = behind;
+                begins_range = true;
+            }
+            _ => {
+                literal(byte, &mut inner);
+                begins_range = true;
+            }
+        }
+        is_first = false;
+    }
+    to.push_str(&inner);
+    to.push(']');
+    Some(rest)
+}
+
+fn literal(byte: u8, to: &mut String) {
+    if byte.is_ascii_alphanumeric() {
+        to.push(byte.into());
+    } else {
+        *to += &format!("\\x{byte:02x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expectations are the results of mksquashfs 4.7.5 with the GNU C library.
+    #[test]
+    fn names_match_as_in_posix() {
+        for (given, yes, no) in [
+            ("x", &["x.o", "abx"][..], &["ab"][..]),
+            (r"x\.o$", &["x.o", "xx.o"], &["x.oo", "xoo"]),
+            ("^(b|c)[xy]{2}", &["bxy", "cyyz"], &["bx", "abxx"]),
+            ("[[:lower:]]+[.]c", &["a.c"], &["A.c"]),
+            (r"[\s]", &[r"a\b", "s"], &["a b"]),
+            ("[]a]", &["]", "a"], &["b"]),
+            ("[^]a-c]", &["d"], &["]", "a", "b"]),
+            ("[a-]", &["-", "a"], &["b"]),
+            ("[a&&b~~]", &["&", "~"], &["c"]),
+            ("...", &["abc", "a\nb"], &["ab"]),
+            ("\u{e9}", &["caf\u{e9}"], &["cafe"]),
+        ] {
+            let expression = NameExpression::posix(given.as_bytes()).unwrap();
+            for (names, matches) in [(yes, true), (no, false)] {
+                for name in names {
+                    assert_eq!(
+                        expression.matches(name.as_bytes()),
+                        matches,
+                        "{given} {name}"
+                    );
+                }
+            }
+        }
+        for wrong in ["((", "*b", r"(a)\1", "[[=a=]]", "[a", "(?i)a", r"a\"] {
+            assert!(NameExpression::posix(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_match_as_in_fnmatch() {
+        for (given, yes, no) in [
+            ("*", &["a", "a.b"][..], &[".a"][..]),
+            (".*", &[".a"], &["a"]),
+            ("?", &["a"], &[".", "ab"]),
+            ("[.]a", &[], &[".a"]),
+            ("?(b)", &["b"], &["bb", "a"]),
+            ("+(b| c)", &["b", "b c", "bb"], &["bc"]),
+            ("*.@(o|[ch])", &["a.o", "b.c"], &["a.x", "a.oo"]),
+            ("!(b|d)", &["a", ".a", "bd"], &["b", "d"]),
+            (r"\[z\]", &["[z]"], &["z"]),
+            ("[[]z]", &["[z]"], &["z"]),
+            ("[!a-c]", &["d"], &["a"]),
+            ("[a", &["[a"], &["a"]),
+            ("{b,A}", &["{b,A}"], &["b"]),
+            (r"[\]]", &["]"], &[r"\"]),
+        ] {
+            let expression = NameExpression::shell(given.as_bytes()).unwrap();
+            for (names, matches) in [(yes, true), (no, false)] {
+                for name in names {
+                    assert_eq!(
+                        expression.matches(name.as_bytes()),
+                        matches,
+                        "{given} {name}"
+                    );
+                }
+            }
+        }
+        for wrong in ["[[.a.]]", "b!(b)", "!(a)b", "!(a)(b)", "@(a"] {
+            assert!(NameExpression::shell(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+}
