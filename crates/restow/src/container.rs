@@ -23,6 +23,11 @@ const START_BYTES: usize = (64 << 10) + 72;
 const BTRFS_MAGIC: &[u8; 8] = b"_BHRfS_M";
 const BTRFS_MAGIC_AT: u64 = 64;
 
+/// Where the first label of a device of ZFS has its uberblocks, each at a multiple of 1 KiB, and
+/// the number that each begins with, in the byte order of its machine.
+const ZFS_BYTES: std::ops::Range<usize> = 128 << 10..256 << 10;
+const ZFS_MAGIC: u64 = 0x00ba_b10c;
+
 /// A container, open and not yet read.
 #[non_exhaustive]
 pub enum Container {
@@ -182,6 +187,33 @@ impl Container {
             Container::SendStream(_) => "a btrfs send stream",
         }
     }
+}
+
+/// What a file or device holds, with an article, before it is written over; `None` if its bytes
+/// show no format.
+///
+/// # Errors
+/// It cannot be opened or read.
+pub fn known_content(path: &Path) -> Result<Option<&'static str>> {
+    let mut input = Input::open(path)?;
+    let start = input.start(ZFS_BYTES.end)?;
+    match Container::of(input, None) {
+        Ok(container) => return Ok(Some(container.noun())),
+        Err(Error::Refused(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let is_zfs = |block: &[u8]| {
+        let magics = [ZFS_MAGIC.to_le_bytes(), ZFS_MAGIC.to_be_bytes()];
+        magics.iter().any(|magic| block.starts_with(magic))
+    };
+    let blocks = start.get(ZFS_BYTES.start..).unwrap_or_default();
+    let foreign = foreign::noun(&start);
+    let is_boot = start.get(510..512) == Some(b"\x55\xaa");
+    Ok(match foreign {
+        None if blocks.chunks(1024).any(is_zfs) => Some("a device of a ZFS pool"),
+        None if is_boot => Some("a partition table or a boot sector"),
+        foreign => foreign,
+    })
 }
 
 /// An image of which the beginning shows nothing.

@@ -117,6 +117,19 @@ const FORMATS: &[ForeignFormat] = &[
         "a physical volume of LVM",
         ForeignReader::First("`vgchange -ay` makes devices of its volumes"),
     ),
+    known(0x8000, b"JFS1", "a JFS image", MOUNT),
+    known(0x1_0034, b"ReIsEr", "a ReiserFS image", MOUNT),
+    known(0x406, b"\x34\x34", "a NILFS2 image", MOUNT),
+    known(0x400, b"H+", "an HFS+ image", MOUNT),
+    known(0x400, b"HX", "an HFS+ image", MOUNT),
+    known(0x2000, b"OCFSV2", "an OCFS2 image", MOUNT),
+    known(0x1_0000, b"\x01\x16\x19\x70", "a GFS2 image", MOUNT),
+    known(32, b"NXSB", "an APFS image", UNREADABLE),
+    known(3, b"-FVE-FS-", "a BitLocker volume", UNREADABLE),
+    known(0xff6, b"SWAPSPACE2", "a swap area", UNREADABLE),
+    known(0xff6, b"SWAP-SPACE", "a swap area", UNREADABLE),
+    known(0, b"\xfc\x4e\x2b\xa9", "a member of a RAID", RAID),
+    known(0x1000, b"\xfc\x4e\x2b\xa9", "a member of a RAID", RAID),
     known(0, b"!<arch>\n", "an ar archive", BSDTAR),
     known(0, b"MSCF", "a cabinet archive", BSDTAR),
 ];
@@ -126,6 +139,11 @@ const BCACHEFS: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\x
 
 const UBI: ForeignReader =
     ForeignReader::First("write it to a flash device or `nandsim`, and mount that");
+
+const UNREADABLE: ForeignReader = ForeignReader::First("it has no files that restow can reach");
+
+const RAID: ForeignReader =
+    ForeignReader::First("`mdadm --assemble` makes a device of all members");
 
 const UNSQUASH: ForeignReader = ForeignReader::First("`unsquashfs` unpacks it");
 
@@ -143,13 +161,21 @@ const fn known(
     }
 }
 
-/// The format of a file that restow knows but does not read, and the way out.
-pub(crate) fn hint(start: &[u8], path: &Path) -> Option<String> {
-    let has = |known: &&ForeignFormat| {
+/// The format of a file that restow knows but does not read, with an article.
+pub(crate) fn noun(start: &[u8]) -> Option<&'static str> {
+    find(start).map(|known| known.noun)
+}
+
+fn find(start: &[u8]) -> Option<&'static ForeignFormat> {
+    FORMATS.iter().find(|known| {
         let rest = start.get(known.at..);
         rest.is_some_and(|rest| rest.starts_with(known.magic))
-    };
-    let ForeignFormat { noun, reader, .. } = FORMATS.iter().find(has)?;
+    })
+}
+
+/// The format of a file that restow knows but does not read, and the way out.
+pub(crate) fn hint(start: &[u8], path: &Path) -> Option<String> {
+    let ForeignFormat { noun, reader, .. } = find(start)?;
     Some(match reader {
         ForeignReader::Pipe(command) => {
             let is_named = path != Path::new("-");

@@ -14,6 +14,15 @@ use crate::{Result, SourceTree, text};
 const STRIPPED_MAX: usize = 1 << 22;
 
 impl SourceTree {
+    /// An empty directory.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn empty() -> Result<SourceTree> {
+        let tree = Arc::new(Joined::new(Vec::new())?);
+        Ok(SourceTree::of_tree(tree, "an empty directory"))
+    }
+
     /// A view of the source below the directory `at`, with others, each below its directory. The
     /// paths of the selection are those of each source, from which the first `stripped` names are
     /// removed afterwards. Of files in several, the last counts.

@@ -30,7 +30,7 @@ pub use ::sendstream::Version;
 pub use ::squashfs::Fragments;
 pub use address::{Address, is_same_file};
 pub use check::{ArchiveCheck, check, check_archive};
-pub use container::{Container, ImageRange, check_devices};
+pub use container::{Container, ImageRange, check_devices, known_content};
 pub use copy::{
     CopyJob, CopyLoss, CopyNote, CopyOptions, CopySummary, Format, LossReason, StreamOptions,
     Unpreserved, copy, copy_to, subvolume_name,

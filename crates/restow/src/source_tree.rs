@@ -134,6 +134,12 @@ impl SourceTree {
         SourceTree::of(Arc::new(dir), format, &Address::plain(path))
     }
 
+    /// A tree of no container.
+    pub(crate) fn of_tree(tree: Arc<dyn FileSystem>, name: &str) -> SourceTree {
+        let address = Address::plain(Path::new(name));
+        SourceTree::of(tree, SourceFormat::Other, &address)
+    }
+
     fn of(tree: Arc<dyn FileSystem>, format: SourceFormat, address: &Address) -> SourceTree {
         SourceTree {
             tree,

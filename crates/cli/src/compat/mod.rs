@@ -2,6 +2,7 @@
 //! `restow NAME`, restow takes its options. Each program has a table from its options to those of
 //! the library, which does the work.
 
+mod mkfs_btrfs;
 mod options;
 mod sqfs2tar;
 mod write;
@@ -27,12 +28,20 @@ pub(crate) struct Program {
 }
 
 /// The programs whose command lines are taken.
-const PROGRAMS: [Program; 1] = [Program {
-    name: "sqfs2tar",
-    run: sqfs2tar::run,
-    failed: 1,
-    options: || options::described(sqfs2tar::ROWS),
-}];
+const PROGRAMS: [Program; 2] = [
+    Program {
+        name: "mkfs.btrfs",
+        run: mkfs_btrfs::run,
+        failed: 1,
+        options: || options::described(mkfs_btrfs::ROWS),
+    },
+    Program {
+        name: "sqfs2tar",
+        run: sqfs2tar::run,
+        failed: 1,
+        options: || options::described(sqfs2tar::ROWS),
+    },
+];
 
 /// The first words that ask for the options.
 const HELP: [&str; 3] = ["-h", "-help", "--help"];

@@ -57,7 +57,7 @@ pub(crate) struct BtrfsArgs {
 
     /// Set the UUID of the file system, or of the subvolume in a send stream [default: derived from
     /// its content]
-    #[arg(long, value_name = "UUID", value_parser = uuid)]
+    #[arg(long, value_name = "UUID", value_parser = |words: &str| uuid(words).map(Uuid))]
     uuid: Option<Uuid>,
 
     /// Make the directory PATH a subvolume, read-only with `:ro` (repeatable)
@@ -91,7 +91,8 @@ impl BtrfsArgs {
 #[derive(Clone, Copy, Debug)]
 struct Uuid([u8; 16]);
 
-fn settings(words: &str) -> Result<Option<Settings>> {
+/// A codec and its level; `None` for `none` and `no`.
+pub(crate) fn settings(words: &str) -> Result<Option<Settings>> {
     let (name, level) = match words.split_once(':') {
         Some((name, level)) => (name, Some(level)),
         None => (words, None),
@@ -145,7 +146,8 @@ fn profile(words: &str) -> Result<Profile> {
     })
 }
 
-fn uuid(words: &str) -> Result<Uuid> {
+/// The bytes of a UUID.
+pub(crate) fn uuid(words: &str) -> Result<[u8; 16]> {
     let digits: Vec<u8> = words.bytes().filter(|&byte| byte != b'-').collect();
     let wrong = || anyhow!("must be 32 hexadecimal digits, with or without hyphens, not all zero");
     let mut uuid = [0; 16];
@@ -160,7 +162,7 @@ fn uuid(words: &str) -> Result<Uuid> {
     if uuid == [0; 16] {
         return Err(wrong());
     }
-    Ok(Uuid(uuid))
+    Ok(uuid)
 }
 
 impl BtrfsArgs {
@@ -211,7 +213,7 @@ impl BtrfsArgs {
 }
 
 /// A path without leading, trailing or double slashes.
-fn joined(path: &[u8]) -> Vec<u8> {
+pub(crate) fn joined(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
     names.join(&b'/')
@@ -240,7 +242,7 @@ mod tests {
             assert!(settings(wrong).is_err(), "{wrong}");
         }
         let id = uuid("01234567-89ab-cdef-0123-456789ABCDEF").unwrap();
-        assert_eq!(id.0[..4], [1, 0x23, 0x45, 0x67]);
+        assert_eq!(id[..4], [1, 0x23, 0x45, 0x67]);
         for wrong in [
             "",
             "0",

@@ -94,7 +94,8 @@ impl ImageArgs {
 /// # Errors
 /// It is not a number.
 pub(crate) fn epoch() -> Result<Option<i64>> {
-    let Some(epoch) = std::env::var_os("SOURCE_DATE_EPOCH") else {
+    let epoch = std::env::var_os("SOURCE_DATE_EPOCH");
+    let Some(epoch) = epoch.filter(|epoch| !epoch.is_empty()) else {
         return Ok(None);
     };
     let number = epoch.to_str().and_then(|epoch| epoch.parse().ok());

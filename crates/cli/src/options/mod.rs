@@ -16,7 +16,7 @@ mod stream;
 mod threads;
 
 pub(crate) use aspects::AspectArgs;
-pub(crate) use btrfs::BtrfsArgs;
+pub(crate) use btrfs::{BtrfsArgs, joined, settings, uuid};
 pub(crate) use bytes::bytes;
 pub(crate) use directory::DirectoryArgs;
 pub(crate) use edits::EditArgs;

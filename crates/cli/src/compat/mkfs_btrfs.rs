@@ -1,0 +1,533 @@
+//! `mkfs.btrfs` of btrfs-progs 7.3: a btrfs file system on a device or in a file, empty or with the
+//! files of a directory.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use restow::{
+    Address, ChecksumType, CopyOptions, Format, NewSubvolume, OpenOptions, Profile, SourceTree,
+    Unpreserved, is_same_file, known_content,
+};
+use tree::edit::Edits;
+use tree::{FileAttributes, HostTimes, Time};
+
+use super::options::{Effect, OptionRow, Style, parse};
+use super::write::write;
+use crate::options::{bytes, epoch, joined, settings, uuid};
+use crate::text;
+
+/// What the command line says.
+#[derive(Default)]
+pub(super) struct NewFileSystem {
+    copy: CopyOptions,
+    rootdir: Option<PathBuf>,
+    /// The size of the file system, in bytes.
+    size: Option<u64>,
+    shrinks: bool,
+    reflinks: bool,
+    overwrites: bool,
+    is_quiet: bool,
+    /// What is printed instead of anything else.
+    prints: Option<&'static str>,
+}
+
+/// `mkfs.btrfs -O list-all`, and where each feature stands.
+const FEATURES: &str = "\
+Filesystem features available:
+extref              - increased hardlink limit per file to 65536 (always)
+skinny-metadata     - reduced-size metadata extent refs (always)
+no-holes            - no explicit hole extents for files (always)
+fst                 - free-space-tree alias
+free-space-tree     - free space tree, improved space tracking (space_cache=v2) (always)
+bgt                 - block-group-tree alias
+block-group-tree    - block group tree, more efficient block group tracking to reduce mount time (default)
+";
+
+/// `mkfs.btrfs --version`: scripts look for the version of btrfs-progs.
+const VERSION: &str = concat!(
+    "mkfs.btrfs, part of restow ",
+    env!("CARGO_PKG_VERSION"),
+    ", with the options of btrfs-progs v7.3\n"
+);
+
+/// Space that a new file has beside its content.
+const ROOM: u64 = 64 << 20;
+
+/// `O_EXCL`: a block device that is mounted or otherwise in use does not open.
+const EXCLUSIVE: i32 = 0o200;
+
+/// Its options.
+pub(super) const ROWS: &[OptionRow<NewFileSystem>] = &[
+    OptionRow {
+        names: &["-b", "--byte-count"],
+        value: "SIZE",
+        effect: Effect::Value(|request, size| {
+            request.size = Some(bytes(words(size)?)?);
+            Ok(())
+        }),
+        note: "smaller file systems than theirs are possible",
+    },
+    OptionRow {
+        names: &["--csum", "--checksum"],
+        value: "TYPE",
+        effect: Effect::Value(|request, name| {
+            let name = match words(name)? {
+                "blake2" => "blake2b",
+                name => name,
+            };
+            let found = ChecksumType::ALL.into_iter().find(|it| it.name() == name);
+            request.copy.btrfs.checksum =
+                found.context("must be crc32c, xxhash, sha256 or blake2")?;
+            Ok(())
+        }),
+        note: "",
+    },
+    OptionRow {
+        names: &["-d", "--data"],
+        value: "PROFILE",
+        effect: Effect::Value(|request, name| {
+            request.copy.btrfs.data = profile(name)?;
+            Ok(())
+        }),
+        note: "single or dup; the others are refused",
+    },
+    OptionRow {
+        names: &["-m", "--metadata"],
+        value: "PROFILE",
+        effect: Effect::Value(|request, name| {
+            request.copy.btrfs.metadata = profile(name)?;
+            Ok(())
+        }),
+        note: "single or dup; the others are refused",
+    },
+    OptionRow {
+        names: &["-M", "--mixed"],
+        value: "",
+        effect: Effect::Refused,
+        note: "data and metadata are in separate block groups",
+    },
+    OptionRow {
+        names: &["-n", "--nodesize"],
+        value: "SIZE",
+        effect: Effect::Value(|request, size| {
+            request.copy.btrfs.nodesize = u32::try_from(bytes(words(size)?)?)?;
+            Ok(())
+        }),
+        note: "",
+    },
+    OptionRow {
+        names: &["-s", "--sectorsize"],
+        value: "SIZE",
+        effect: Effect::Value(|_, size| match bytes(words(size)?)? {
+            4096 => Ok(()),
+            _ => bail!("restow writes sectors of 4096 bytes"),
+        }),
+        note: "4096; others are refused",
+    },
+    OptionRow {
+        names: &["-L", "--label"],
+        value: "LABEL",
+        effect: Effect::Value(|request, label| {
+            request.copy.btrfs.label = label.as_bytes().to_vec();
+            Ok(())
+        }),
+        note: "",
+    },
+    OptionRow {
+        names: &["-K", "--nodiscard"],
+        value: "",
+        effect: Effect::Accepted,
+        note: "a device is never discarded, and a file always emptied",
+    },
+    OptionRow {
+        names: &["-r", "--rootdir"],
+        value: "DIR",
+        effect: Effect::Value(|request, dir| {
+            request.rootdir = Some(dir.into());
+            Ok(())
+        }),
+        note: "a new file has 64 MiB of free space",
+    },
+    OptionRow {
+        names: &["--compress"],
+        value: "ALGO[:LEVEL]",
+        effect: Effect::Value(|request, codec| {
+            let codec = words(codec)?;
+            let bare = codec.strip_suffix(":0").or(codec.strip_suffix(':'));
+            request.copy.btrfs.compression = settings(bare.unwrap_or(codec))?;
+            Ok(())
+        }),
+        note: "also zstd:-15 to -1 and lzo:2 to 9; a sample decides whether a file is tried",
+    },
+    OptionRow {
+        names: &["-u", "--subvol"],
+        value: "[TYPE:]SUBDIR",
+        effect: Effect::Value(subvolume),
+        note: "",
+    },
+    OptionRow {
+        names: &["--inode-flags"],
+        value: "FLAGS:PATH",
+        effect: Effect::Value(|request, flags| {
+            let (flags, path) = split(flags.as_bytes()).context("must be FLAGS:PATH")?;
+            let mut attributes = FileAttributes(0);
+            for flag in flags.split(|&byte| byte == b',') {
+                attributes.0 |= match flag {
+                    b"nodatacow" => FileAttributes::NO_COW,
+                    b"nodatasum" => FileAttributes::NO_CHECKSUMS,
+                    flag => bail!("{} is not a flag", text::of_name(flag)),
+                };
+            }
+            request.copy.attributes.push((joined(path), attributes));
+            Ok(())
+        }),
+        note: "",
+    },
+    OptionRow {
+        names: &["--reflink"],
+        value: "",
+        effect: Effect::Flag(|request| request.reflinks = true),
+        note: "the data is copied, and a message says so",
+    },
+    OptionRow {
+        names: &["--shrink"],
+        value: "",
+        effect: Effect::Flag(|request| request.shrinks = true),
+        note: "smaller than theirs, with the free space that Linux needs to write",
+    },
+    OptionRow {
+        names: &["-O", "--features"],
+        value: "LIST",
+        effect: Effect::Value(features),
+        note: "block-group-tree on or off, and what is always on; the others are refused",
+    },
+    OptionRow {
+        names: &["-R", "--runtime-features"],
+        value: "LIST",
+        effect: Effect::Value(features),
+        note: "as -O",
+    },
+    OptionRow {
+        names: &["-f", "--force"],
+        value: "",
+        effect: Effect::Flag(|request| request.overwrites = true),
+        note: "also needed to write over an archive or a send stream",
+    },
+    OptionRow {
+        names: &["-q", "--quiet"],
+        value: "",
+        effect: Effect::Flag(|request| request.is_quiet = true),
+        note: "",
+    },
+    OptionRow {
+        names: &["-v", "--verbose"],
+        value: "",
+        effect: Effect::Flag(|request| request.is_quiet = false),
+        note: "",
+    },
+    OptionRow {
+        names: &["-U", "--uuid"],
+        value: "UUID",
+        effect: Effect::Value(|request, id| {
+            request.copy.btrfs.uuid = Some(uuid(words(id)?)?);
+            Ok(())
+        }),
+        note: "",
+    },
+    OptionRow {
+        names: &["--device-uuid"],
+        value: "UUID",
+        effect: Effect::Value(|request, id| {
+            request.copy.btrfs.device_uuid = Some(uuid(words(id)?)?);
+            Ok(())
+        }),
+        note: "",
+    },
+    OptionRow {
+        names: &["-V", "--version"],
+        value: "",
+        effect: Effect::Flag(|request| request.prints = Some(VERSION)),
+        note: "",
+    },
+];
+
+fn words(value: &OsStr) -> Result<&str> {
+    value.to_str().context("must be text")
+}
+
+fn profile(name: &OsStr) -> Result<Profile> {
+    Ok(match &*words(name)?.to_ascii_lowercase() {
+        "single" => Profile::Single,
+        "dup" => Profile::Dup,
+        _ => bail!("must be single or dup; restow writes to one device"),
+    })
+}
+
+/// What is before and behind the first colon.
+fn split(words: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = words.iter().position(|&byte| byte == b':')?;
+    Some((&words[..colon], &words[colon + 1..]))
+}
+
+fn subvolume(request: &mut NewFileSystem, words: &OsStr) -> Result<()> {
+    let words = words.as_bytes();
+    let (kind, path) = match split(words) {
+        Some((kind @ (b"rw" | b"ro" | b"default" | b"default-ro"), path)) => (kind, path),
+        _ => (&b"rw"[..], words),
+    };
+    let path = joined(path);
+    let name = text::of_path(&path);
+    if request.copy.subvolumes.iter().any(|it| it.path == path) {
+        bail!("{name} is named twice");
+    }
+    let default = &mut request.copy.btrfs.default_subvolume;
+    if kind.starts_with(b"default") && default.replace(path.clone()).is_some() {
+        bail!("{name}: another subvolume is the default already");
+    }
+    request.copy.subvolumes.push(NewSubvolume {
+        path,
+        is_read_only: kind.ends_with(b"ro"),
+        ..NewSubvolume::default()
+    });
+    Ok(())
+}
+
+fn features(request: &mut NewFileSystem, list: &OsStr) -> Result<()> {
+    for feature in words(list)?.split(',') {
+        let (is_off, name) = match feature.strip_prefix('^') {
+            Some(name) => (true, name),
+            None => (false, feature),
+        };
+        match (name, is_off) {
+            ("list-all", false) => request.prints = Some(FEATURES),
+            ("bgt" | "block-group-tree", _) => request.copy.btrfs.block_group_tree = !is_off,
+            ("extref" | "skinny-metadata" | "no-holes" | "fst" | "free-space-tree", false)
+            | ("mixed-bg" | "quota" | "squota" | "raid56" | "raid1c34" | "zoned", true) => {}
+            _ => bail!("{feature} is not supported; `-O list-all` lists the features"),
+        }
+    }
+    Ok(())
+}
+
+/// The device or file of the new file system, if it is there.
+struct Target {
+    is_device: bool,
+    bytes: u64,
+}
+
+impl Target {
+    /// # Errors
+    /// It is in use, or holds something and may not be overwritten.
+    fn of(path: &Path, overwrites: bool) -> Result<Option<Target>> {
+        let name = text::of_host_path(path, "-");
+        let kind = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            there => there.with_context(|| name.clone())?.file_type(),
+        };
+        let is_device = kind.is_block_device();
+        if !is_device && !kind.is_file() {
+            bail!("{name} is neither a block device nor a regular file");
+        }
+        if in_use(path, is_device).with_context(|| name.clone())? {
+            bail!("{name} is mounted, or in use by another program");
+        }
+        let content = known_content(path)?.filter(|_| !overwrites);
+        if let Some(content) = content {
+            bail!("{name} holds {content}; -f writes over it");
+        }
+        let mut file = File::open(path).with_context(|| name)?;
+        let bytes = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
+        Ok(Some(Target { is_device, bytes }))
+    }
+}
+
+/// Whether a block device, or a loop device of a file, is mounted or in use otherwise.
+fn in_use(path: &Path, is_device: bool) -> io::Result<bool> {
+    let is_busy = |device: &Path| {
+        let mut options = File::options();
+        let opened = options.read(true).custom_flags(EXCLUSIVE).open(device);
+        opened.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+    };
+    if is_device {
+        return Ok(is_busy(path));
+    }
+    let Ok(devices) = fs::read_dir("/sys/block") else {
+        return Ok(false);
+    };
+    for device in devices {
+        let device = device?;
+        let Ok(backing) = fs::read(device.path().join("loop/backing_file")) else {
+            continue;
+        };
+        let backing = Path::new(OsStr::from_bytes(backing.trim_ascii_end()));
+        if is_same_file(backing, path) && is_busy(&Path::new("/dev").join(device.file_name())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Sets the size of the file system, and whether the target is written in place.
+fn set_size(request: &mut NewFileSystem, target: Option<&Target>, name: &str) -> Result<()> {
+    let has_files = request.rootdir.is_some();
+    let there = target.map_or(0, |target| target.bytes);
+    let grows = has_files && !target.is_some_and(|target| target.is_device);
+    if let Some(size) = request.size
+        && size > there
+        && !grows
+    {
+        bail!("{name} has {there} bytes, fewer than the {size} of --byte-count");
+    }
+    let size = request.size.unwrap_or(there);
+    request.copy.in_place = target.is_some();
+    let btrfs = &mut request.copy.btrfs;
+    btrfs.slack = Some(1);
+    if request.shrinks {
+        // As small as the content.
+    } else if grows {
+        btrfs.size_min = size;
+        if size == 0 {
+            btrfs.slack = Some(ROOM);
+        }
+    } else {
+        btrfs.size = Some(size);
+    }
+    Ok(())
+}
+
+fn random_uuid() -> Result<[u8; 16]> {
+    let mut id = [0; 16];
+    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut id));
+    random.context("read /dev/urandom")?;
+    id[6] = id[6] & 0x0f | 0x40;
+    id[8] = id[8] & 0x3f | 0x80;
+    Ok(id)
+}
+
+/// Sets the UUIDs and the times, which are different each time unless the environment says
+/// otherwise.
+fn set_environment(request: &mut NewFileSystem) -> Result<()> {
+    let copy = &mut request.copy;
+    copy.epoch = epoch()?;
+    if copy.epoch.is_none() {
+        copy.host_times = HostTimes::All;
+    }
+    let btrfs = &mut copy.btrfs;
+    if std::env::var_os("DETERMINISTIC_SEED").is_some_and(|it| it == "1") {
+        btrfs.uuid.context("DETERMINISTIC_SEED=1 needs --uuid")?;
+        return Ok(());
+    }
+    for id in [&mut btrfs.uuid, &mut btrfs.device_uuid] {
+        *id = Some(id.map_or_else(random_uuid, Ok)?);
+    }
+    Ok(())
+}
+
+/// The times of the root directory of an empty file system.
+fn of_today(epoch: Option<i64>) -> Edits {
+    let today = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = epoch.unwrap_or(today.map_or(0, |since| since.as_secs() as i64));
+    Edits {
+        time: Some(Time {
+            seconds,
+            nanoseconds: 0,
+        }),
+        ..Edits::default()
+    }
+}
+
+/// Makes the file system.
+///
+/// # Errors
+/// The command line is wrong, the target may not be written, or the files cannot be read.
+pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
+    let mut request = NewFileSystem::default();
+    request.copy.recompress = true;
+    request.copy.btrfs.compression = None;
+    request.copy.btrfs.block_group_tree = true;
+    let operands = parse(ROWS, Style::Getopt, words, &mut request)?;
+    if let Some(words) = request.prints {
+        io::stdout().write_all(words.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let dst = match &operands[..] {
+        [dst] => Path::new(dst),
+        [] => bail!("mkfs.btrfs needs a device or a file"),
+        _ => bail!("several devices are not supported: name one"),
+    };
+    let name = text::of_host_path(dst, "-");
+    let of_files = [
+        (!request.copy.subvolumes.is_empty(), "--subvol"),
+        (!request.copy.attributes.is_empty(), "--inode-flags"),
+        (request.reflinks, "--reflink"),
+        (request.shrinks, "--shrink"),
+    ];
+    if let Some((_, option)) = of_files.iter().find(|(is_set, _)| *is_set)
+        && request.rootdir.is_none()
+    {
+        bail!("{option} needs --rootdir");
+    }
+    let target = Target::of(dst, request.overwrites)?;
+    if target.is_none() && request.rootdir.is_none() {
+        bail!("{name} does not exist");
+    }
+    set_size(&mut request, target.as_ref(), &name)?;
+    set_environment(&mut request)?;
+    let (source, edits) = match &request.rootdir {
+        Some(dir) if dir.is_dir() => {
+            let source = SourceTree::open(&Address::plain(dir), &OpenOptions::default())?;
+            (source, None)
+        }
+        Some(dir) => bail!("{} is not a directory", text::of_host_path(dir, "-")),
+        None => (SourceTree::empty()?, Some(of_today(request.copy.epoch))),
+    };
+    if request.reflinks {
+        crate::message::tell("--reflink: the data of the files is copied");
+    }
+    let summary = write(source, (dst, Format::Btrfs), edits, &request.copy)?;
+    if let Some(target) = target.filter(|it| !it.is_device && !request.shrinks)
+        && target.bytes > summary.written_bytes
+    {
+        let file = File::options().write(true).open(dst);
+        file.and_then(|file| file.set_len(target.bytes))
+            .with_context(|| format!("set the length of {name}"))?;
+    }
+    if !request.is_quiet {
+        print_summary(&request, &name, summary.written_bytes)?;
+    }
+    // Those between subvolumes are split by mkfs.btrfs, too.
+    let is_link = |it: &Unpreserved| matches!(it, Unpreserved::Links(_));
+    let is_whole = summary.losses.is_empty() && summary.unpreserved.iter().all(is_link);
+    Ok(ExitCode::from(u8::from(!is_whole)))
+}
+
+/// The lines that scripts read.
+fn print_summary(request: &NewFileSystem, name: &str, bytes: u64) -> io::Result<()> {
+    let btrfs = &request.copy.btrfs;
+    let mut out = io::stdout().lock();
+    let label = match &btrfs.label[..] {
+        b"" => "(null)".to_owned(),
+        label => text::of_name(label),
+    };
+    let size = format!("{:.2}MiB", bytes as f64 / f64::from(1 << 20));
+    writeln!(out, "Label:              {label}")?;
+    let uuid = text::of_uuid(&btrfs.uuid.unwrap_or_default());
+    writeln!(out, "UUID:               {uuid}")?;
+    writeln!(out, "Node size:          {}", btrfs.nodesize)?;
+    writeln!(out, "Sector size:        4096")?;
+    writeln!(out, "Filesystem size:    {size}")?;
+    writeln!(out, "Block group profiles:")?;
+    writeln!(out, "  Data:             {}", btrfs.data.name())?;
+    writeln!(out, "  Metadata:         {}", btrfs.metadata.name())?;
+    writeln!(out, "Checksum:           {}", btrfs.checksum.name())?;
+    writeln!(out, "Number of devices:  1")?;
+    writeln!(out, "Devices:\n   ID        SIZE  PATH")?;
+    writeln!(out, "    1  {size:>10}  {name}")
+}
