@@ -11,6 +11,55 @@ use std::path::{Path, PathBuf};
 use crate::error::refuse;
 use crate::{Result, text};
 
+/// A place that other programs reach, and what leads there.
+pub(crate) struct RemotePlace {
+    start: &'static str,
+    pub(crate) noun: &'static str,
+    read: &'static str,
+    pub(crate) write: &'static str,
+}
+
+const REMOTE_PLACES: [RemotePlace; 5] = [
+    RemotePlace {
+        start: "s3://",
+        noun: "an object of S3",
+        read: "`aws s3 cp ADDRESS -` writes it to standard output, for `restow copy - DST`",
+        write: "write a file or `-`, and `aws s3 cp` copies it there",
+    },
+    RemotePlace {
+        start: "docker://",
+        noun: "a container image in a registry",
+        read: "`docker export` writes the files of a container, for `restow copy - DST`",
+        write: "`restow copy SRC - | docker import -` makes an image",
+    },
+    RemotePlace {
+        start: "oci:",
+        noun: "a container image in the layout of OCI",
+        read: "`umoci unpack` unpacks it, with all layers",
+        write: "`restow copy SRC - | docker import -` makes an image",
+    },
+    RemotePlace {
+        start: "https://",
+        noun: "an address of the web",
+        read: "`curl -s ADDRESS` writes it to standard output, for `restow copy - DST`",
+        write: "write a file or `-`, and `curl -T` sends it",
+    },
+    RemotePlace {
+        start: "http://",
+        noun: "an address of the web",
+        read: "`curl -s ADDRESS` writes it to standard output, for `restow copy - DST`",
+        write: "write a file or `-`, and `curl -T` sends it",
+    },
+];
+
+impl RemotePlace {
+    /// The place that an address names.
+    pub(crate) fn of(address: &[u8]) -> Option<&'static RemotePlace> {
+        let mut places = REMOTE_PLACES.iter();
+        places.find(|place| address.starts_with(place.start.as_bytes()))
+    }
+}
+
 /// `FILE`, `IMAGE:PATH` or `IMAGE:ID`, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -61,6 +110,13 @@ impl Address {
                 }
                 None => {}
             }
+        }
+        if let Some(place) = RemotePlace::of(bytes) {
+            refuse!(
+                "{name} is {}, which restow does not read: {}",
+                place.noun,
+                place.read
+            );
         }
         match directory.map(text::of_name) {
             Some(directory) => refuse!(

@@ -330,3 +330,26 @@ fn two_subvolumes_of_one_image_are_compared_without_reading_what_they_share() {
     fs::copy(dir.join("i.btrfs"), dir.join("other.btrfs")).unwrap();
     refused(at, &["diff", "i.btrfs:a", "other.btrfs:b"]);
 }
+
+#[test]
+fn places_of_other_programs_are_named() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    for (address, noun) in [
+        ("s3://bucket/root.tar", "an object of S3"),
+        ("docker://alpine", "a container image in a registry"),
+        ("oci:alpine:3", "a container image in the layout of OCI"),
+        ("https://example.org/root.tar", "an address of the web"),
+    ] {
+        for words in [["copy", address, "new"], ["copy", "src", address]] {
+            let (code, _, told) = run_in(dir.path(), words);
+            assert_eq!(code, 2, "{address}");
+            assert!(told.contains(noun), "{told}");
+        }
+    }
+    // The name of a file is always meant.
+    let (code, _, told) = run_in(dir.path(), ["copy", "-q", "src", "./oci:alpine"]);
+    assert_eq!((code, &*told), (0, ""));
+    let (code, ..) = run_in(dir.path(), ["ls", "oci:alpine"]);
+    assert_eq!(code, 0);
+}
