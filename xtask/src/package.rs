@@ -26,6 +26,10 @@ const DESCRIPTION: &str = concat!(
     " and describes them, and mounts them read-only through FUSE.",
 );
 
+/// Where the program has the names of others, for the front of PATH: other packages own these names
+/// in `usr/bin`.
+const LINKS: &str = "usr/lib/restow/bin";
+
 /// Packs the crates that are published, and builds each from its package before those that depend
 /// on it.
 pub(crate) fn crates(report: &mut Report, arguments: &[String]) {
@@ -187,6 +191,12 @@ fn make_deb(folder: &Path) -> Result<PathBuf, String> {
     let _ = fs::remove_dir_all(&tree);
     let program = target_dir().join("release/restow");
     put(&program, &tree.join("usr/bin/restow"), 0o755)?;
+    let links = tree.join(LINKS);
+    at(&links, fs::create_dir_all(&links))?;
+    for name in other_programs()? {
+        let link = links.join(name);
+        at(&link, symlink("../../../bin/restow", &link))?;
+    }
     for page in names(&pages.join("man1"))? {
         let name = page.file_name().unwrap_or_default();
         let to = tree.join("usr/share/man/man1").join(name);
@@ -221,6 +231,14 @@ fn make_deb(folder: &Path) -> Result<PathBuf, String> {
         .arg(&package);
     done(&mut build)?;
     Ok(package)
+}
+
+/// The programs whose command lines are taken: a section of docs/compat.md each.
+fn other_programs() -> Result<Vec<String>, String> {
+    let path = root().join("docs/compat.md");
+    let page = at(&path, fs::read_to_string(&path))?;
+    let names = page.lines().filter_map(|line| line.strip_prefix("## "));
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// Copies a file, with this mode in whatever folder is needed.
@@ -364,6 +382,9 @@ fn install(package: &Path, folder: &Path) -> Result<(), String> {
         }
     }
     done(Command::new(clean.join("usr/bin/restow")).arg("--version"))?;
+    for name in other_programs()? {
+        done(Command::new(clean.join(LINKS).join(name)).arg("--help"))?;
+    }
     dpkg(&["--purge"], Path::new("restow"))?;
     let of_package = |path: &PathBuf| {
         !path.starts_with(clean.join("var/lib/dpkg")) && !path.starts_with(clean.join("var/log"))

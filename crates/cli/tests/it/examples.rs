@@ -36,11 +36,23 @@ const COMMANDS: [&str; 20] = [
 ];
 
 /// Stand-ins for what examples call besides restow: name and script.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 8] = [
     // Runs what it would run on the host, here.
     ("ssh", "#!/bin/sh\nmkdir -p dst && exec sh -c \"$2\"\n"),
     ("curl", "#!/bin/sh\nexec cat \"$FIXTURE/src.tar\"\n"),
     ("ncdu", "#!/bin/sh\nexec cat > /dev/null\n"),
+    // It gives back what it could have stored.
+    (
+        "restic",
+        "#!/bin/sh\n\
+         case \"$1\" in\n\
+         backup) exec restow stream verify -q - ;;\n\
+         dump) exec cat \"$FIXTURE/monday.stream\" ;;\n\
+         esac\n\
+         exit 1\n",
+    ),
+    ("borg", "#!/bin/sh\nexec restow stream verify -q -\n"),
+    ("syft", "#!/bin/sh\nexec tar -tf \"${2#file:}\"\n"),
     ("btrfs", "#!/bin/sh\nexec cat \"$FIXTURE/monday.stream\"\n"),
     (
         "cargo",
