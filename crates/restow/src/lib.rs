@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod append;
 mod check;
 mod compare;
 mod container;

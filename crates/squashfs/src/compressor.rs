@@ -196,6 +196,38 @@ impl Compressor {
         }
     }
 
+    /// Settings that give about the blocks of an image with these options; `None` for lzma, which
+    /// is only read.
+    pub(crate) fn settings(&self) -> Option<Settings> {
+        Some(match *self {
+            Compressor::Gzip { level, .. } => Settings::Zlib {
+                level: level.clamp(1, 9).try_into().unwrap_or(GZIP_LEVEL_DEFAULT),
+            },
+            Compressor::Lzma => return None,
+            Compressor::Lzo {
+                algorithm: 4,
+                level,
+            } => Settings::LzoOptimal {
+                level: level.clamp(2, 9).try_into().unwrap_or(8),
+            },
+            Compressor::Lzo { .. } => Settings::Lzo,
+            Compressor::Xz {
+                dictionary_bytes,
+                filters,
+            } => Settings::Xz {
+                level: 6,
+                extreme: false,
+                dictionary_bytes: dictionary_bytes.max(8192),
+                filters,
+            },
+            Compressor::Lz4 { high: false } => Settings::Lz4,
+            Compressor::Lz4 { high: true } => Settings::Lz4Hc { level: 12 },
+            Compressor::Zstd { level } => Settings::Zstd {
+                level: level.max(1),
+            },
+        })
+    }
+
     /// The record, or `None` if it is omitted.
     pub(crate) fn emit(&self, block_bytes: u32) -> Option<Vec<u8>> {
         Some(match *self {

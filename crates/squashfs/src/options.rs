@@ -4,6 +4,7 @@ use codec::{Encoder, Settings};
 use tree::{Error, ImageSummary, OldImage, Result, Time, Verify, setters};
 
 use crate::raw::flags;
+use crate::read::Squashfs;
 use crate::superblock::{BLOCK_LOG2_MAX, BLOCK_LOG2_MIN};
 
 /// The flags of all parts that can be stored uncompressed.
@@ -153,6 +154,31 @@ setters!(Options {
 });
 
 impl Options {
+    /// The options with which an image like this one is made, as far as it records them: the
+    /// compression, the block size, the fragments, duplicates, and the export table.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for lzma, which is only read.
+    pub fn like(image: &Squashfs) -> Result<Options> {
+        const LZMA: Error = Error::Unsupported("writing lzma, which Linux does not read");
+        let superblock = image.superblock();
+        let has = |flag: u16| superblock.flags & flag != 0;
+        let fragments = if has(flags::NO_FRAGMENTS) {
+            Fragments::None
+        } else if has(flags::ALWAYS_FRAGMENTS) {
+            Fragments::Always
+        } else {
+            Fragments::SmallFiles
+        };
+        Ok(Options::default()
+            .compression(image.compressor().settings().ok_or(LZMA)?)
+            .plain(superblock.flags & ALL_PLAIN)
+            .block_bytes(superblock.block_bytes)
+            .fragments(fragments)
+            .duplicates(has(flags::DUPLICATES))
+            .exportable(has(flags::EXPORTABLE)))
+    }
+
     /// A modification time as far as the epoch allows it.
     pub(crate) fn clamped(&self, time: Time) -> Time {
         match self.epoch {

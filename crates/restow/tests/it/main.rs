@@ -1,4 +1,5 @@
 //! The integration tests of `restow`. The tests of the command run most of the library, too.
 
+mod append;
 mod examples;
 mod memory;

@@ -404,9 +404,14 @@ fn storage_of(grafts: &[Graft]) -> Storage {
     }
     all.fold(first, |joined, other| Storage {
         store: StoreId::new(),
-        block_encoding: joined
-            .block_encoding
-            .filter(|_| joined.block_encoding == other.block_encoding),
+        // Of a tree without encoded extents there is nothing that another encoding could be of.
+        block_encoding: match (joined.stored_extents, other.stored_extents) {
+            (_, false) => joined.block_encoding,
+            (false, true) => other.block_encoding,
+            _ => joined
+                .block_encoding
+                .filter(|_| joined.block_encoding == other.block_encoding),
+        },
         stored_extents: joined.stored_extents || other.stored_extents,
         whole_seconds: joined.whole_seconds && other.whole_seconds,
     })

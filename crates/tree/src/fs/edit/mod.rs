@@ -47,6 +47,9 @@ pub struct Edited {
     ignored: Vec<(Box<[u8]>, &'static str)>,
 }
 
+/// An entry that got another name: both names.
+pub type RenamedEntry = (Box<[u8]>, Box<[u8]>);
+
 /// Where the content of an added file is.
 #[derive(Clone)]
 enum AddedData {
@@ -94,6 +97,31 @@ impl Edited {
     /// The additions that were not made, and why.
     pub fn ignored(&self) -> &[(Box<[u8]>, &'static str)] {
         &self.ignored
+    }
+
+    /// Gives the entries of the root whose names are taken other names, such as `name_1`, and
+    /// returns both names of each.
+    ///
+    /// # Errors
+    /// The root cannot be read.
+    pub fn rename_in_root(&mut self, taken: &HashSet<Box<[u8]>>) -> Result<Vec<RenamedEntry>> {
+        let root = self.root();
+        let names = self.tree.read_dir(root)?.into_iter();
+        let (old, own): (Vec<Box<[u8]>>, Vec<_>) = names
+            .map(|entry| entry.name)
+            .partition(|name| taken.contains(name));
+        let mut own: HashSet<Box<[u8]>> = own.into_iter().collect();
+        let mut renamed = Vec::new();
+        for name in old {
+            let numbered = |number: u32| [&name, &b"_"[..], number.to_string().as_bytes()].concat();
+            let is_free = |it: &Vec<u8>| !taken.contains(&**it) && !own.contains(&**it);
+            let free = (1..).map(numbered).find(is_free);
+            let free: Box<[u8]> = free.expect("names are fewer than numbers").into();
+            self.tree.rename((root, &name), (root, &free))?;
+            own.insert(free.clone());
+            renamed.push((name, free));
+        }
+        Ok(renamed)
     }
 
     fn rules(&self) -> &AdditionRules {
