@@ -1,6 +1,6 @@
-//! The test suites of btrfs-progs and fstests, run twice: with btrfs-progs, and with our `send` and
-//! `receive` in its place. What passes with theirs must pass with ours. Nothing of these suites is
-//! kept here: they have another licence.
+//! The test suites of btrfs-progs and fstests, run twice: with btrfs-progs, and with our `send`,
+//! `receive` and `mkfs.btrfs` in its place. What passes with theirs must pass with ours. Nothing of
+//! these suites is kept here: they have another licence.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -28,20 +28,41 @@ const TEST_SECONDS_MAX: u64 = 600;
 const FSTESTS_SECONDS_MAX: u64 = 12 * 3600;
 
 /// Tests that ask for what we do in another way, and why.
-const DIFFERENCES: [(&str, &str); 1] = [(
-    "029-send-p-different-mountpoints",
-    "wants parents at another mount point of the same file system refused, which restow finds",
-)];
+const DIFFERENCES: [(&str, &str); 7] = [
+    (
+        "029-send-p-different-mountpoints",
+        "wants parents at another mount point of the same file system refused, which restow finds",
+    ),
+    ("001-basic-profiles", SEVERAL_DEVICES),
+    ("007-mix-nodesize-sectorsize", SECTORS),
+    ("008-sectorsize-nodesize-combination", SECTORS),
+    (
+        "013-reserved-1M-for-single",
+        "wants mixed block groups, which are refused by name",
+    ),
+    (
+        "021-rfeatures-quota-rootdir",
+        "wants quotas, which are refused by name",
+    ),
+    ("024-fst-bitmaps", SEVERAL_DEVICES),
+];
+const SEVERAL_DEVICES: &str = "wants several devices, which are refused by name";
+const SECTORS: &str = "wants sectors of other sizes than 4 KiB, which are refused by name";
 
 /// What the tests take from the folder that they test, besides `btrfs`.
-const PROGRAMS: [&str; 4] = ["mkfs.btrfs", "btrfs-image", "btrfstune", "btrfs-convert"];
+const PROGRAMS: [&str; 4] = [MKFS_BTRFS, "btrfs-image", "btrfstune", "btrfs-convert"];
 /// What they want beside themselves.
-const INTERNAL: [&str; 4] = [
+const INTERNAL: [&str; 5] = [
+    "Documentation",
     "btrfs-corrupt-block",
     "btrfs-find-root",
     "btrfs-select-super",
     "fssum",
 ];
+
+/// The suite of `mkfs.btrfs`, and the program.
+const MKFS: &str = "mkfs";
+const MKFS_BTRFS: &str = "mkfs.btrfs";
 
 /// What came of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +72,7 @@ enum Verdict {
     Failed(String),
 }
 
-/// The tests of btrfs-progs that call `btrfs send` or `btrfs receive`.
+/// The tests of btrfs-progs that call `btrfs send` or `btrfs receive`, and those of `mkfs.btrfs`.
 pub(crate) fn btrfs_progs() -> Outcome {
     let Some(source) = env::var_os(BTRFS_PROGS).map(PathBuf::from) else {
         return Outcome::skipped(format!("{BTRFS_PROGS} names no checkout of btrfs-progs"));
@@ -74,11 +95,13 @@ pub(crate) fn btrfs_progs() -> Outcome {
     let mut outcome = Outcome::default();
     let mut passed = Vec::new();
     for (suite, name) in &names {
+        let ours = if *suite == MKFS { "ours-mkfs" } else { "ours" };
         let [theirs, ours] =
-            ["theirs", "ours"].map(|whose| run_one(&tests, suite, name, &folder.join(whose)));
+            ["theirs", ours].map(|whose| run_one(&tests, suite, name, &folder.join(whose)));
         println!("{name}: btrfs-progs {theirs:?}, restow {ours:?}");
         if theirs == Verdict::Passed && ours == Verdict::Passed {
-            passed.push(name.split('-').next().unwrap_or(name));
+            let number = name.split('-').next().unwrap_or(name);
+            passed.push(format!("{suite} {number}"));
         }
         judge(name, &theirs, &ours, &mut outcome);
     }
@@ -189,7 +212,7 @@ pub(crate) fn built() -> Result<PathBuf, String> {
 }
 
 fn make_programs(folder: &Path, restow: &Path, checkout: Option<&Path>) -> io::Result<()> {
-    for whose in ["theirs", "ours"] {
+    for whose in ["theirs", "ours", "ours-mkfs"] {
         let dir = folder.join(whose);
         remove_all(&dir)?;
         fs::create_dir_all(&dir)?;
@@ -199,9 +222,13 @@ fn make_programs(folder: &Path, restow: &Path, checkout: Option<&Path>) -> io::R
     }
     let btrfs = found("btrfs", checkout).ok_or(io::ErrorKind::NotFound)?;
     symlink(&btrfs, folder.join("theirs/btrfs"))?;
+    symlink(&btrfs, folder.join("ours-mkfs/btrfs"))?;
     // A copy: another build would replace the program while it is tried.
     let tried = folder.join("restow");
     fs::copy(restow, &tried)?;
+    let mkfs = folder.join("ours-mkfs").join(MKFS_BTRFS);
+    fs::remove_file(&mkfs)?;
+    symlink(&tried, mkfs)?;
     let (restow, btrfs) = (tried.display(), btrfs.display());
     // `btrfs receive` makes no directories; ours does on other file systems, unless it may make
     // only subvolumes.
@@ -257,16 +284,16 @@ fn lay_out(folder: &Path, source: &Path) -> Result<PathBuf, String> {
     Ok(tests)
 }
 
-/// The suite and the name of each test that sends or receives.
+/// The suite and the name of each test that sends or receives, or makes file systems.
 fn names(tests: &Path) -> io::Result<Vec<(&'static str, String)>> {
     let mut names = Vec::new();
-    for suite in ["misc", "cli"] {
+    for suite in ["misc", "cli", MKFS] {
         for entry in fs::read_dir(tests.join(format!("{suite}-tests")))? {
             let entry = entry?;
             let script = fs::read(entry.path().join("test.sh")).unwrap_or_default();
             let script = String::from_utf8_lossy(&script);
             let calls = ["btrfs\" send", "btrfs\" receive"];
-            if calls.iter().any(|call| script.contains(call)) {
+            if suite == MKFS || calls.iter().any(|call| script.contains(call)) {
                 names.push((suite, entry.file_name().to_string_lossy().into_owned()));
             }
         }
@@ -284,12 +311,29 @@ fn run_one(tests: &Path, suite: &str, name: &str, top: &Path) -> Verdict {
         .arg(script);
     let mut command = limited(&command, TEST_SECONDS_MAX);
     command.current_dir(tests).env("TOP", top).env("TEST", name);
-    match command.output() {
+    let output = command.output();
+    detach(tests);
+    match output {
         Ok(output) => verdict(
             output.status.success(),
             &String::from_utf8_lossy(&output.stdout),
         ),
         Err(error) => Verdict::Failed(error.to_string()),
+    }
+}
+
+/// Detaches the loop devices that a failed test has left.
+fn detach(tests: &Path) {
+    let mut list = Command::new("losetup");
+    let listed = output_of(list.args(["--list", "--noheadings", "--output", "NAME,BACK-FILE"]));
+    for line in listed.unwrap_or_default().lines() {
+        let (name, file) = line
+            .trim()
+            .split_once(char::is_whitespace)
+            .unwrap_or((line, ""));
+        if Path::new(file.trim()).starts_with(tests) {
+            succeeds(Command::new("losetup").args(["--detach", name]));
+        }
     }
 }
 
