@@ -1,13 +1,15 @@
 //! Several sources as one, and one file as a tree.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tree::edit::{Edited, Edits, Selection};
 use tree::{ByPath, FileKind, FileSystem, Graft, HostDir, Ino, Joined, is_valid_name};
 
 use crate::error::{During, refuse};
-use crate::{Result, SourceTree, text};
+use crate::{OpenOptions, Result, SourceTree, text};
 
 /// Maximum number of directories that become one: in a damaged image, directories can contain
 /// themselves.
@@ -60,6 +62,37 @@ impl SourceTree {
         let mut source = self.joined(Arc::<Joined>::clone(&joined), sources);
         source.selection = selection;
         Ok((source, joined))
+    }
+
+    /// Files and directories of this machine in a new directory, each under its own name; if that
+    /// is taken, `_1`, `_2` and so on are appended, as mksquashfs does. Returns their names, too.
+    ///
+    /// # Errors
+    /// One does not exist or cannot be opened.
+    pub fn gather(
+        paths: &[PathBuf],
+        options: &OpenOptions,
+    ) -> Result<(SourceTree, Vec<Box<[u8]>>)> {
+        let mut grafts = Vec::new();
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        // Hard links stay, of files in one directory.
+        let mut parents = HashMap::new();
+        for path in paths {
+            let name = text::of_host_path(path, "-");
+            let graft = graft_of(path, options, &mut parents);
+            let (mut graft, own) = graft.during(|| format!("open {name}"))?;
+            let numbered = |number: u32| [&*own, b"_", number.to_string().as_bytes()].concat();
+            let mut taken = std::iter::once(own.to_vec()).chain((1..).map(numbered));
+            let free = taken.find(|it| !names.iter().any(|known| **known == **it));
+            let free: Box<[u8]> = free.unwrap_or_default().into();
+            graft.path = vec![free.clone()];
+            grafts.push(graft);
+            names.push(free);
+        }
+        let joined = Arc::new(Joined::new(grafts)?);
+        let sources = paths.iter().map(|path| text::of_host_path(path, "-"));
+        let sources: Vec<String> = sources.collect();
+        Ok((SourceTree::of_tree(joined, &sources.join(", ")), names))
     }
 
     /// A file of the source as a tree in which it has another name.
@@ -118,9 +151,47 @@ impl SourceTree {
     }
 }
 
+/// A file or directory of this machine, and its name. `parents` are the directories that files are
+/// in.
+fn graft_of(
+    path: &Path,
+    options: &OpenOptions,
+    parents: &mut HashMap<PathBuf, Arc<HostDir>>,
+) -> tree::Result<(Graft, Box<[u8]>)> {
+    let open = |path: &Path| match HostDir::open(path) {
+        Ok(dir) if options.one_file_system => dir.on_one_file_system(),
+        dir => dir,
+    };
+    let is_dir = fs::symlink_metadata(path)?.is_dir();
+    // The name of `.` is that of the directory.
+    let real = match path.file_name() {
+        Some(_) => path.to_owned(),
+        None => fs::canonicalize(path)?,
+    };
+    let Some((parent, name)) = linux::split_path(&real) else {
+        return Err(tree::Error::InvalidInput("the root has no name"));
+    };
+    if is_dir {
+        return Ok((Graft::at(Vec::new(), Arc::new(open(path)?)), name.into()));
+    }
+    let tree = match parents.get(parent) {
+        Some(tree) => Arc::clone(tree),
+        None => Arc::new(open(parent)?),
+    };
+    parents.insert(parent.to_owned(), Arc::clone(&tree));
+    let entry = tree.lookup(tree.root(), name)?;
+    let graft = Graft {
+        path: Vec::new(),
+        tree,
+        files: vec![entry.ino],
+        kind: entry.kind,
+    };
+    Ok((graft, name.into()))
+}
+
 /// The selected files of a source.
 fn selected(source: &SourceTree, selection: &Selection) -> Result<Arc<dyn FileSystem>> {
-    if selection.only.is_empty() && selection.exclude.is_empty() {
+    if !selection.is_partial() {
         return Ok(Arc::clone(source.tree()));
     }
     let edits = Edits {

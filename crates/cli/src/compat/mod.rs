@@ -3,7 +3,9 @@
 //! the library, which does the work.
 
 mod mkfs_btrfs;
+mod mksquashfs;
 mod options;
+mod sources;
 mod sqfs2tar;
 mod write;
 
@@ -28,12 +30,24 @@ pub(crate) struct Program {
 }
 
 /// The programs whose command lines are taken.
-const PROGRAMS: [Program; 2] = [
+const PROGRAMS: [Program; 4] = [
     Program {
         name: "mkfs.btrfs",
         run: mkfs_btrfs::run,
         failed: 1,
         options: || options::described(mkfs_btrfs::ROWS),
+    },
+    Program {
+        name: "mksquashfs",
+        run: mksquashfs::mksquashfs,
+        failed: 1,
+        options: || options::described(mksquashfs::ROWS),
+    },
+    Program {
+        name: "sqfstar",
+        run: mksquashfs::sqfstar,
+        failed: 1,
+        options: || options::described(mksquashfs::sqfstar_rows()),
     },
     Program {
         name: "sqfs2tar",
@@ -44,7 +58,7 @@ const PROGRAMS: [Program; 2] = [
 ];
 
 /// The first words that ask for the options.
-const HELP: [&str; 3] = ["-h", "-help", "--help"];
+const HELP: [&str; 5] = ["-h", "-help", "--help", "-help-all", "-ha"];
 
 /// The program that a command line calls, and the words behind its name.
 pub(crate) fn called(words: &[OsString]) -> Option<(&'static Program, &[OsString])> {

@@ -38,12 +38,66 @@ pub(super) enum Effect<T: 'static> {
 pub(super) enum Style {
     /// As squashfs-tools: `-long value`, each name in full.
     Hyphen,
+    /// The same, but the options end at the first other word.
+    HyphenFirst,
     /// As getopt_long: `--long=value`, `--long value`, unambiguous beginnings of long names,
     /// `-svalue`, and several short ones in one word.
     Getopt,
 }
 
 impl<T> OptionRow<T> {
+    /// An option without a value.
+    pub(super) const fn flag(names: &'static [&'static str], set: fn(&mut T)) -> Self {
+        Self::row(names, "", Effect::Flag(set))
+    }
+
+    /// An option with a value.
+    pub(super) const fn with(
+        names: &'static [&'static str],
+        value: &'static str,
+        set: fn(&mut T, &OsStr) -> Result<()>,
+    ) -> Self {
+        Self::row(names, value, Effect::Value(set))
+    }
+
+    /// An option that changes nothing, and the reason.
+    pub(super) const fn accepted(
+        names: &'static [&'static str],
+        value: &'static str,
+        note: &'static str,
+    ) -> Self {
+        Self::row(names, value, Effect::Accepted).noted(note)
+    }
+
+    /// An option that is refused, and the reason.
+    pub(super) const fn refused(
+        names: &'static [&'static str],
+        value: &'static str,
+        note: &'static str,
+    ) -> Self {
+        Self::row(names, value, Effect::Refused).noted(note)
+    }
+
+    /// An option without a note.
+    pub(super) const fn row(
+        names: &'static [&'static str],
+        value: &'static str,
+        effect: Effect<T>,
+    ) -> Self {
+        OptionRow {
+            names,
+            value,
+            effect,
+            note: "",
+        }
+    }
+
+    /// The same with a note.
+    pub(super) const fn noted(mut self, note: &'static str) -> Self {
+        self.note = note;
+        self
+    }
+
     fn takes_value(&self) -> bool {
         !self.value.is_empty() && !matches!(self.effect, Effect::Rest(_))
     }
@@ -90,20 +144,23 @@ pub(super) struct Described {
 }
 
 /// A table of options in words.
-pub(super) fn described<T>(rows: &[OptionRow<T>]) -> Vec<Described> {
-    rows.iter().map(OptionRow::described).collect()
+pub(super) fn described<'a, T: 'static>(
+    rows: impl IntoIterator<Item = &'a OptionRow<T>>,
+) -> Vec<Described> {
+    rows.into_iter().map(OptionRow::described).collect()
 }
 
 /// Sets what the options among `words` say, and returns the other words.
 ///
 /// # Errors
 /// An option is unknown or refused, or has no value or a wrong one; the error names it.
-pub(super) fn parse<T>(
-    rows: &[OptionRow<T>],
+pub(super) fn parse<'a, T: 'static>(
+    rows: impl IntoIterator<Item = &'a OptionRow<T>>,
     style: Style,
     words: &[OsString],
     request: &mut T,
 ) -> Result<Vec<OsString>> {
+    let rows: Vec<&OptionRow<T>> = rows.into_iter().collect();
     let mut operands = Vec::new();
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -111,6 +168,10 @@ pub(super) fn parse<T>(
         let bytes = word.as_bytes();
         if !bytes.starts_with(b"-") || bytes == b"-" {
             operands.push(word.clone());
+            if style == Style::HyphenFirst {
+                operands.extend_from_slice(&words[at..]);
+                break;
+            }
             continue;
         }
         if style == Style::Getopt {
@@ -118,7 +179,7 @@ pub(super) fn parse<T>(
                 operands.extend_from_slice(&words[at..]);
                 break;
             }
-            at += usize::from(getopt(rows, bytes, words.get(at), request)?);
+            at += usize::from(getopt(&rows, bytes, words.get(at), request)?);
             continue;
         }
         let row = (rows.iter()).find(|row| row.names.iter().any(|name| name.as_bytes() == bytes));
@@ -145,7 +206,7 @@ pub(super) fn parse<T>(
 /// Applies the options in one word of a program that uses getopt_long, and returns whether the next
 /// word is the value of the last one.
 fn getopt<T>(
-    rows: &[OptionRow<T>],
+    rows: &[&OptionRow<T>],
     word: &[u8],
     next: Option<&OsString>,
     request: &mut T,
@@ -201,10 +262,10 @@ fn getopt<T>(
 }
 
 /// The option with a long name, or with the only one that begins so.
-fn long<'a, T>(rows: &'a [OptionRow<T>], name: &[u8]) -> Result<(&'a OptionRow<T>, &'static str)> {
+fn long<'a, T>(rows: &[&'a OptionRow<T>], name: &[u8]) -> Result<(&'a OptionRow<T>, &'static str)> {
     let names = rows
         .iter()
-        .flat_map(|row| row.names.iter().map(move |name| (row, *name)));
+        .flat_map(|&row| row.names.iter().map(move |name| (row, *name)));
     let names = names.filter(|(_, known)| known.as_bytes().starts_with(name));
     let begun: Vec<_> = names.filter(|(_, known)| known.starts_with("--")).collect();
     let words = String::from_utf8_lossy(name);

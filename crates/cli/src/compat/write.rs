@@ -1,15 +1,55 @@
 //! Copies for the command lines of other programs.
 
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use restow::{CopyJob, CopyOptions, CopySummary, Format, SourceTree};
-use tree::NoProgress;
+use tree::Progress;
 use tree::edit::Edits;
 
-use crate::copy::CopyWords;
+use crate::bar::Bar;
+use crate::copy::{CopyWords, Names};
 use crate::message::tell;
 use crate::text;
+
+/// What is printed during a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Nothing,
+    /// A bar, on a terminal.
+    Bar,
+    /// The names of files.
+    Names,
+    /// How much is done, in percent: a number on each line.
+    Percentage,
+}
+
+/// Progress as numbers.
+#[derive(Default)]
+struct Percentage {
+    total: AtomicU64,
+    done: AtomicU64,
+    /// The last number that was printed, and one more.
+    shown: AtomicU64,
+}
+
+impl Progress for Percentage {
+    fn expect(&self, _files: Option<u64>, bytes: Option<u64>) {
+        self.total.store(bytes.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn advance(&self, _files: u64, bytes: u64) {
+        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let total = self.total.load(Ordering::Relaxed).max(1);
+        let percent = (u128::from(done) * 100 / u128::from(total)).min(100) as u64;
+        if self.shown.fetch_max(percent + 1, Ordering::Relaxed) <= percent {
+            // A closed pipe for the numbers does not stop the copy.
+            let _ = writeln!(io::stdout(), "{percent}");
+        }
+    }
+}
 
 /// Copies a tree, and prints the files and properties that the destination does not have.
 ///
@@ -17,17 +57,40 @@ use crate::text;
 /// The source cannot be read, or the destination cannot be written.
 pub(super) fn write(
     source: SourceTree,
-    (dst, format): (&Path, Format),
+    to: (&Path, Format),
     edits: Option<Edits>,
     options: &CopyOptions,
 ) -> Result<CopySummary> {
+    write_shown(source, to, edits, options, Shown::Nothing)
+}
+
+/// The same, and prints its progress.
+///
+/// # Errors
+/// As for [`write`].
+pub(super) fn write_shown(
+    source: SourceTree,
+    (dst, format): (&Path, Format),
+    edits: Option<Edits>,
+    options: &CopyOptions,
+    shown: Shown,
+) -> Result<CopySummary> {
     let name = text::of_host_path(dst, "standard output");
     let source = source.for_format(format, dst, options)?;
+    let bar = Bar::new("copied", shown != Shown::Bar);
+    let percentage = Percentage::default();
     let summary = CopyJob::with(&source, (dst, format), edits, options, |job| {
         for (path, why) in job.ignored_additions() {
             tell(&format!("{}: {why}", text::of_path(path)));
         }
-        Ok::<_, anyhow::Error>(job.write(&NoProgress, &mut |_| {})?)
+        let names = Names::new(&bar, job.inventory(), shown == Shown::Names, dst);
+        let progress: &dyn Progress = match shown {
+            Shown::Percentage => &percentage,
+            _ => &names,
+        };
+        let summary = job.write(progress, &mut |_| {})?;
+        names.finish();
+        Ok::<_, anyhow::Error>(summary)
     })
     .with_context(|| format!("write {name}"))?;
     let words = CopyWords::of((dst, format), None, &source, &summary);

@@ -28,9 +28,9 @@ use crate::message::{self, tell};
 use crate::text;
 use args::refuse_what_does_not_apply;
 use destination::{is_there, refuse_before_reading};
-use names::Names;
 
 pub(crate) use args::Copy;
+pub(crate) use names::Names;
 pub(crate) use words::{CopyWords, of_unrestored};
 
 /// Lost items that are printed one by one before the rest is only counted.

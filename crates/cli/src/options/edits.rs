@@ -195,6 +195,7 @@ impl EditArgs {
             selection: Selection {
                 only: only.into(),
                 exclude: Patterns::new(exclude).into(),
+                ..Selection::default()
             },
             uid_maps: self.map_uids.clone(),
             gid_maps: self.map_gids.clone(),

@@ -21,12 +21,13 @@ pub(crate) use bytes::bytes;
 pub(crate) use directory::DirectoryArgs;
 pub(crate) use edits::EditArgs;
 pub(crate) use image::{ImageArgs, epoch};
+pub(crate) use owner::{group, user};
 pub(crate) use quiet::{QuietArgs, SilentArgs};
 pub(crate) use rescue::RescueArgs;
 pub(crate) use source::{
     ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, image_at, only_one_is_standard_input,
     open_options,
 };
-pub(crate) use squashfs::SquashfsArgs;
+pub(crate) use squashfs::{SquashfsArgs, settings as squashfs_settings};
 pub(crate) use stream::StreamArgs;
 pub(crate) use threads::ThreadArgs;

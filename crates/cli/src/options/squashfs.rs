@@ -83,7 +83,10 @@ const CODE: &str = "code";
 
 /// Parses a codec with its settings, before the block size is known; `None` stores data
 /// uncompressed.
-fn settings(words: &str) -> Result<Option<Settings>> {
+///
+/// # Errors
+/// There is no such codec or setting.
+pub(crate) fn settings(words: &str) -> Result<Option<Settings>> {
     let mut parts = words.split(':');
     let name = parts.next().unwrap_or_default();
     let rest: Vec<&str> = parts.collect();

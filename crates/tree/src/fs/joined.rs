@@ -59,6 +59,8 @@ impl Graft {
 /// entries of the directories that several trees have.
 pub struct Joined {
     grafts: Vec<Graft>,
+    /// For each graft, the first one with the same tree: its files are the same there.
+    firsts: Vec<u16>,
     root: Ino,
     storage: Storage,
     /// Whether extents and files have the identities that they have in their trees.
@@ -119,12 +121,19 @@ impl Joined {
         if u16::try_from(grafts.len()).is_err() {
             return Err(Error::Limit("trees that are joined"));
         }
+        let mut known = HashMap::new();
+        let firsts: Vec<u16> = ((0u16..).zip(&grafts))
+            .map(|(number, graft)| {
+                let tree = Arc::as_ptr(&graft.tree).cast::<()>();
+                *known.entry(tree).or_insert(number)
+            })
+            .collect();
         let mut root = JoinedDirectory::default();
-        for (number, graft) in (0u16..).zip(&grafts) {
+        for ((number, first), graft) in (0u16..).zip(&firsts).zip(&grafts) {
             if !graft.path.is_empty() {
                 root.grafts.push((number, 0));
             } else if graft.kind == FileKind::Directory {
-                root.parts.extend(graft.parts(number));
+                root.parts.extend(graft.parts(*first));
             } else {
                 return Err(Error::NotADirectory);
             }
@@ -135,6 +144,7 @@ impl Joined {
             storage: storage_of(&grafts),
             keeps_identities: grafts.len() <= 1,
             grafts,
+            firsts,
             table: RwLock::new(table),
         })
     }
@@ -288,10 +298,13 @@ impl Joined {
             let grafted = &self.grafts[usize::from(graft)];
             let path = &grafted.path;
             let found = if depth + 1 == path.len() {
-                match (grafted.kind, grafted.parts(graft).next()) {
+                match (
+                    grafted.kind,
+                    grafted.parts(self.firsts[usize::from(graft)]).next(),
+                ) {
                     (FileKind::Directory, _) | (_, None) => {
                         NameTarget::Directory(JoinedDirectory {
-                            parts: grafted.parts(graft).collect(),
+                            parts: grafted.parts(self.firsts[usize::from(graft)]).collect(),
                             ..JoinedDirectory::default()
                         })
                     }

@@ -2,6 +2,7 @@
 //! have the same exit code, print the same and leave the same files.
 
 mod mkfs_btrfs; // mkfs.btrfs
+mod mksquashfs; // mksquashfs and sqfstar
 
 use std::fs;
 

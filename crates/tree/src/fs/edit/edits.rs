@@ -28,6 +28,15 @@ pub struct Selection {
     pub only: Arc<Patterns>,
     /// Leave out matching files, with everything below them.
     pub exclude: Arc<Patterns>,
+    /// Include only files with at most this many names in their paths.
+    pub max_depth: Option<usize>,
+}
+
+impl Selection {
+    /// Whether it can leave out files.
+    pub fn is_partial(&self) -> bool {
+        !self.only.is_empty() || !self.exclude.is_empty() || self.max_depth.is_some()
+    }
 }
 
 /// How additions are made.
@@ -45,11 +54,26 @@ pub struct AdditionRules {
     pub commands: Option<PathBuf>,
 }
 
+/// Changes of the root directory, which come before those of all files.
+#[derive(Clone, Debug, Default)]
+pub struct RootEdits {
+    /// Its permissions.
+    pub mode: Option<ModeChange>,
+    /// Its owner.
+    pub uid: Option<u32>,
+    /// Its group.
+    pub gid: Option<u32>,
+    /// Its modification time.
+    pub mtime: Option<Time>,
+}
+
 /// The edits to make.
 #[derive(Debug, Default)]
 pub struct Edits {
     /// The files to include.
     pub selection: Selection,
+    /// Changes of the root directory alone.
+    pub root: RootEdits,
     /// Ranges of user IDs to map. The first range that contains an ID applies; an ID outside all
     /// ranges stays.
     pub uid_maps: Vec<IdMap>,

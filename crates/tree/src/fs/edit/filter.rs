@@ -32,8 +32,7 @@ impl Filtered {
     }
 
     fn needs_paths(&self) -> bool {
-        let Selection { only, exclude } = &self.edits.selection;
-        !only.is_empty() || !exclude.is_empty()
+        self.edits.selection.is_partial()
     }
 
     fn paths(&self) -> MutexGuard<'_, HashMap<Ino, Box<[u8]>>> {
@@ -71,8 +70,15 @@ impl Filtered {
 
     /// How the selection relates to a path.
     fn concern(&self, path: &[u8]) -> Concern {
-        let Selection { only, exclude } = &self.edits.selection;
-        if exclude.matches(path) {
+        let Selection {
+            only,
+            exclude,
+            max_depth,
+            ..
+        } = &self.edits.selection;
+        let depth = path.iter().filter(|byte| **byte == b'/').count() + 1;
+        let is_excluded = exclude.concern(path) >= Concern::Above;
+        if is_excluded || max_depth.is_some_and(|max| depth > max) {
             Concern::Nothing
         } else if only.is_empty() {
             Concern::Above
@@ -189,6 +195,15 @@ impl FileSystem for Filtered {
 
     fn metadata(&self, ino: Ino) -> Result<Metadata> {
         let mut metadata = self.source.metadata(ino)?;
+        if ino == self.source.root() {
+            let root = &self.edits.root;
+            metadata.uid = root.uid.unwrap_or(metadata.uid);
+            metadata.gid = root.gid.unwrap_or(metadata.gid);
+            metadata.mtime = root.mtime.unwrap_or(metadata.mtime);
+            if let Some(mode) = &root.mode {
+                metadata.permissions = mode.apply(metadata.permissions, true);
+            }
+        }
         self.edit_metadata(&mut metadata);
         Ok(metadata)
     }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-pub use edits::{AdditionRules, Edits, IdMap, Selection};
+pub use edits::{AdditionRules, Edits, IdMap, RootEdits, Selection};
 pub use list::{Added, AddedContent, Addition, ListError, Priorities, Stats};
 pub use mode::ModeChange;
 pub use pattern::{PatternSyntax, Patterns};

@@ -27,12 +27,15 @@ struct Paths {
     all: HashMap<Vec<u8>, (AtomicBool, Box<[u8]>)>,
     /// The directories above them.
     above: HashSet<Vec<u8>>,
+    /// Whether they stand for files alone, and not for those in directories.
+    is_exact: bool,
 }
 
 impl Paths {
     fn concern(&self, names: &[&[u8]]) -> Concern {
         let mut closest = Concern::Nothing;
-        for len in 0..=names.len() {
+        let shortest = if self.is_exact { names.len() } else { 0 };
+        for len in shortest..=names.len() {
             let path = names[..len].join(&b'/');
             if let Some((has_matched, _)) = self.all.get(&path) {
                 has_matched.store(true, Ordering::Relaxed);
@@ -145,6 +148,15 @@ impl Patterns {
                 .insert(names.join(&b'/'), (has_matched, given.into()));
         }
         self.paths = Some(paths);
+        self
+    }
+
+    /// The same, in which a path of a directory does not stand for the files in it.
+    #[must_use]
+    pub fn of_exact_paths(mut self) -> Patterns {
+        if let Some(paths) = &mut self.paths {
+            paths.is_exact = true;
+        }
         self
     }
 
@@ -430,6 +442,12 @@ mod tests {
         let nothing = Patterns::default().with_paths([b""; 0]);
         assert!(!nothing.is_empty());
         assert_eq!(nothing.concern(b"a"), Concern::Nothing);
+        let exact = Patterns::default()
+            .with_paths(["d", "e/f"])
+            .of_exact_paths();
+        let concerns = ["d", "d/a", "e", "e/f"].map(|path| exact.concern(path.as_bytes()));
+        let [above, whole] = [Concern::Below, Concern::Whole];
+        assert_eq!(concerns, [whole, Concern::Nothing, above, whole]);
         let all = Patterns::default().with_paths(["."]);
         assert_eq!(all.concern(b"a/b"), Concern::Above);
     }
