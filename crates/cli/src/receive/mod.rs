@@ -127,7 +127,7 @@ pub(crate) struct Receive {
     #[arg(short = 'm', value_name = "MOUNT")]
     root_mount: Option<PathBuf>,
 
-    /// Print every command
+    /// Print every command, and each parent that was received from another transaction
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
 
@@ -394,7 +394,8 @@ fn tell(event: &ReceiveEvent<'_>, args: &Receive, dir: &Path) {
             let path = text::of_path(record.command.path().unwrap_or_default());
             writeln!(out, "{} {path}", record.command.name())
         }
-        Event::OtherTransaction(other) if !args.quiet => {
+        // Scripts compare standard error with that of `btrfs receive`, which prints nothing here.
+        Event::OtherTransaction(other) if args.verbose > 0 => {
             message::tell(&format!(
                 "the parent or clone source {} was received from transaction {}, and the stream names {}, as after deduplication, or if another file system sent it; it was not changed here, and is used",
                 text::of_uuid(&other.uuid),

@@ -549,6 +549,16 @@ assert struct.unpack_from('=Qi', args, 40) == (1 << 20, 0), args
     let deduplicated = send(laptop, &["send", "-p", "a", "b"], "deduplicated");
     let manifest = |at: &Path| run_in(at, ["manifest", "."]).1;
     let expected = manifest(&laptop.join("b"));
+    // Only `-v` prints a word about the transaction: fstests' btrfs/191 compares what is printed.
+    let receive_other = |file: &Path, to: &Path, more: &[&str], verbose: bool| {
+        let mut command = restow(["receive", "-f"]);
+        command.args([file, to]).args(more);
+        let received = command.args(verbose.then_some("-v")).output().unwrap();
+        let (code, _, words) = shown(&received);
+        assert_eq!(code, 0, "{words}");
+        let count = words.matches("was received from transaction").count();
+        assert_eq!(count, usize::from(verbose), "{words}");
+    };
     for (turn, file) in [by_nas, deduplicated].iter().enumerate() {
         let to = ["mounted", "theirs", "dirs"].map(|name| offsite.join(format!("{name}{turn}")));
         for (kind, to) in to.iter().enumerate() {
@@ -567,12 +577,7 @@ assert struct.unpack_from('=Qi', args, 40) == (1 << 20, 0), args
                     &[]
                 };
                 assert_eq!(receive(&full, to, more), (0, String::new()));
-                let mut command = restow(["receive", "-f"]);
-                let received = command.args([file, to]).args(more).output().unwrap();
-                let (code, _, words) = shown(&received);
-                assert_eq!(code, 0, "{words}");
-                let needle = "was received from transaction";
-                assert_eq!(words.matches(needle).count(), 1, "{words}");
+                receive_other(file, to, more, turn == 0);
             }
             assert_eq!(manifest(&to.join("b")), expected, "{turn} {}", to.display());
         }
@@ -583,11 +588,7 @@ assert struct.unpack_from('=Qi', args, 40) == (1 << 20, 0), args
         let image = dir.join(format!("image{turn}"));
         let more = ["--to", "image"];
         assert_eq!(receive(&full, &image, &more), (0, String::new()));
-        let mut command = restow(["receive", "-f"]);
-        let received = command.args([file, &image]).args(more).output().unwrap();
-        let (code, _, words) = shown(&received);
-        assert_eq!(code, 0, "{words}");
-        assert!(words.contains("was received from transaction"), "{words}");
+        receive_other(file, &image, &more, turn == 0);
         let device = LoopDevice::attach(BackingFile::existing(&image), Access::ReadWrite);
         let mount = Mount::new(device, FsType::Btrfs, "noatime");
         assert_eq!(manifest(&mount.path().join("b")), expected, "{turn} image");
