@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 
-use testkit::{BtrfsImage, BtrfsKey, Rng, TempDir, cases, tool};
+use testkit::{BtrfsImage, BtrfsKey, Rng, TempDir, cases, run, tool};
 
 use crate::damage::{is_clean_to_btrfs, verdict};
 use crate::small::small;
@@ -107,6 +107,7 @@ fn damage(image: &mut BtrfsImage, rng: &mut Rng) -> String {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "a campaign prints it")]
 fn random_damage_that_btrfs_check_finds_is_found() {
     let Some(btrfs) = tool("btrfs") else { return };
     let dir = TempDir::new();
@@ -129,6 +130,10 @@ fn random_damage_that_btrfs_check_finds_is_found() {
             missed.push(format!("{case}: {what}"));
         }
     }
+    let version = run(btrfs.command().arg("--version")).stdout;
+    let version = String::from_utf8_lossy(&version);
+    let version = version.lines().next().unwrap_or_default();
+    println!("campaign: {version}; (sound to it, sound to us): {counts:?}");
     assert!(missed.is_empty(), "{} missed: {missed:#?}", missed.len());
     // Images that Linux refuses to read, and other nonsense that btrfs check overlooks, are only a
     // part.

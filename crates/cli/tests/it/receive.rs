@@ -15,6 +15,7 @@ use testkit::{
 use tree::manifest::Manifest;
 use tree::{Aspects, HostDir};
 
+use super::send_incremental::MOUNTED;
 use super::{btrfs_in, names, restow, run_in, shown};
 
 /// A stream that Linux made.
@@ -292,13 +293,7 @@ fn subvolumes_are_received_as_btrfs_receive_does() {
     };
     for seed in 0..cases(3) {
         let mut rng = Rng::new(seed);
-        let options = [
-            "noatime,compress-force=zstd",
-            "noatime,compress-force=lzo",
-            "noatime",
-            "noatime,compress-force=zlib",
-        ];
-        let source = mounted(&mkfs, options[seed as usize % options.len()]);
+        let source = mounted(&mkfs, MOUNTED[seed as usize % MOUNTED.len()]);
         let at = source.path();
         btrfs_in(&btrfs, at, &["subvolume", "create", "s"]);
         let snapshot =

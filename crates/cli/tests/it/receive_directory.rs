@@ -13,6 +13,7 @@ use tree::manifest::Manifest;
 use tree::{Aspects, Time};
 
 use super::receive::{change, manifest, mounted, send, stream};
+use super::send_incremental::MOUNTED;
 use super::{btrfs_in, names, restow, run_in};
 
 const fn at(seconds: i64) -> Time {
@@ -583,8 +584,7 @@ fn streams_of_linux_make_the_directories_that_were_sent() {
     };
     for seed in 0..cases(2) {
         let mut rng = Rng::new(seed);
-        let options = ["noatime,compress-force=zstd", "noatime"][seed as usize % 2];
-        let source = mounted(&mkfs, options);
+        let source = mounted(&mkfs, MOUNTED[seed as usize % MOUNTED.len()]);
         let at = source.path();
         btrfs_in(&btrfs, at, &["subvolume", "create", "s"]);
         for name in ["a", "b", "c"] {

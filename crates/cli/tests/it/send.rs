@@ -7,6 +7,7 @@ use std::process::Command;
 
 use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, Rng, TempDir, cases, run, tool};
 
+use crate::send_incremental::MOUNTED;
 use crate::{btrfs_in, run_in};
 
 /// Runs what must succeed; gives what it says on standard output.
@@ -332,13 +333,7 @@ fn streams_of_images_are_those_of_linux() {
         return;
     };
     for seed in 0..cases(2_u64) {
-        let option = [
-            "compress-force=zstd",
-            "compress-force=lzo",
-            "",
-            "compress-force=zlib",
-        ];
-        let option = option[seed as usize % 4];
+        let option = MOUNTED[seed as usize % MOUNTED.len()];
         let backing = BackingFile::create(512 << 20);
         run(mkfs.command().arg("--quiet").arg(backing.path()));
         let device = LoopDevice::attach(backing, Access::ReadWrite);

@@ -15,11 +15,11 @@ use testkit::{
 use super::receive::{mounted, normal, send};
 use super::{btrfs_in, run_in};
 
-const MOUNTED: [&str; 6] = [
-    "noatime",
-    "noatime,compress=zstd",
+pub(crate) const MOUNTED: [&str; 6] = [
     "noatime,compress-force=zstd",
     "noatime,compress-force=lzo",
+    "noatime",
+    "noatime,compress=zstd",
     "noatime,compress-force=zlib",
     "noatime,nodatasum",
 ];

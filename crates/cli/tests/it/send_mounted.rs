@@ -9,6 +9,7 @@ use testkit::{Rng, TempDir, cases, run, tool};
 
 use super::receive::{change, mounted};
 use super::send::on_terminal;
+use super::send_incremental::MOUNTED;
 use super::{btrfs_in, restow, run_in, shown};
 
 /// A program that is root but may not do what needs `CAP_SYS_ADMIN`.
@@ -30,7 +31,7 @@ fn mounted_subvolumes_are_sent_as_btrfs_send_does() {
     };
     for seed in 0..cases(1) {
         let mut rng = Rng::new(seed);
-        let mount = mounted(&mkfs, "noatime,compress-force=zstd");
+        let mount = mounted(&mkfs, MOUNTED[seed as usize % MOUNTED.len()]);
         let at = mount.path();
         btrfs_in(&btrfs, at, &["subvolume", "create", "s"]);
         for name in ["a", "b", "c"] {
