@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use testkit::{MemoryFs, TempDir};
 use tree::edit::{
-    Addition, AdditionRules, Edited, Edits, IdMap, ModeChange, Patterns, Priorities, Selection,
-    Stats,
+    Action, Addition, AdditionRules, Edited, Edits, IdMap, ModeChange, Patterns, Priorities,
+    Selection, Stats,
 };
 use tree::{Error, FileSystem, Inventory, Limits, Result, Time, Xattr};
 
@@ -385,6 +385,64 @@ fn attributes_are_added_to_all_files_that_hold_them() {
     ending("usr/bin/tool", "0 security.x=1 trusted.t=1 user.a=9");
     ending("usr", "0 trusted.t=1 user.a=9");
     ending("link", "0 trusted.t=1");
+}
+
+/// The expectations are the results of mksquashfs 4.7.5.
+#[test]
+fn actions_are_done_in_their_stages() {
+    for (actions, edits, expected) in [
+        (
+            "exclude@name(*.o)\nempty(excluded)@true",
+            Edits::default(),
+            &["", "link", "usr", "usr/bin", "usr/bin/tool", "usr/same"][..],
+        ),
+        (
+            "prune@uid(7)&&type(f)\nuid(7)@uid(1000)",
+            Edits::default(),
+            &[
+                "",
+                "link",
+                "usr",
+                "usr/bin",
+                "usr/lib",
+                "usr/lib/x.o",
+                "y.o",
+            ],
+        ),
+        (
+            "prune@type(f)\nempty@!name(lib)",
+            Edits::default(),
+            &["", "link", "usr", "usr/lib"],
+        ),
+        (
+            "empty(source)@true\nexclude@depth(3)||name(link)",
+            Edits {
+                selection: exclude(Patterns::new(["y.o"])),
+                ..Edits::default()
+            },
+            &["", "usr", "usr/bin", "usr/lib", "usr/same"],
+        ),
+    ] {
+        let actions = Action::parse_list(actions.as_bytes()).unwrap();
+        let edits = Edits { actions, ..edits };
+        assert_eq!(paths(&edited(edits).unwrap()), expected);
+    }
+    // Changes add up, and owners for all files count more.
+    let list = "chmod(7700)@true\nchmod(g+r)@perm(7700)&&name(lib)\nguid(3,4)@name(y.o)";
+    let edits = Edits {
+        actions: Action::parse_list(list.as_bytes()).unwrap(),
+        uid: Some(9),
+        ..Edits::default()
+    };
+    let shown = lines(&edited(edits).unwrap());
+    for line in [
+        " 7700 9:0 1700000000",
+        "link 777 9:0 1700000000",
+        "usr/lib 7740 9:0 1700000000",
+        "y.o 7700 9:4 1700000000",
+    ] {
+        assert!(shown.iter().any(|it| it == line), "{line}: {shown:#?}");
+    }
 }
 
 #[test]

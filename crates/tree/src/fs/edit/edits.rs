@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::action::Action;
 use super::list::{Addition, Stats};
 use super::mode::ModeChange;
 use super::pattern::Patterns;
@@ -95,6 +96,8 @@ pub struct Edits {
     pub xattrs_only: Patterns,
     /// Names of extended attributes to leave out.
     pub xattrs_exclude: Patterns,
+    /// Actions on the selected files, which come before all other edits.
+    pub actions: Vec<Action>,
     /// Additions and changes, in order. Of the edits above, only the time affects the files that
     /// they set.
     pub additions: Vec<Addition>,

@@ -130,6 +130,11 @@ impl Filtered {
         leads
     }
 
+    /// Whether a directory has no entries, or none before files were left out.
+    pub(super) fn is_empty_in_source(&self, dir: Ino) -> Result<bool> {
+        Ok(self.source.read_dir(dir)?.is_empty())
+    }
+
     /// Removes excluded files from a listing.
     fn retain<T>(
         &self,

@@ -4,6 +4,7 @@
 //! Edits work for every source and every destination, because [`Edited`] is a [`FileSystem`] on top
 //! of another one.
 
+mod action;
 mod edits;
 mod filter;
 mod list;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+pub use action::Action;
 pub use edits::{AdditionRules, Edits, IdMap, RootEdits, Selection};
 pub use list::{Added, AddedContent, Addition, ListError, Priorities, Stats};
 pub use mode::ModeChange;
@@ -31,6 +33,7 @@ use super::{
     Ino, Metadata, NOTHING_ENCODED, Overlay, Storage, Xattr,
 };
 use crate::{Error, Result, spool};
+use action::Effect;
 use filter::Filtered;
 
 /// A tree with edits.
@@ -49,6 +52,9 @@ pub struct Edited {
 
 /// An entry that got another name: both names.
 pub type RenamedEntry = (Box<[u8]>, Box<[u8]>);
+
+/// Sees a file of a tree: its directory, its entry and its path. Returns whether to go on below it.
+type Visitor<'a> = dyn FnMut(&mut Edited, Ino, &DirEntry, &[u8]) -> Result<bool> + 'a;
 
 /// Where the content of an added file is.
 #[derive(Clone)]
@@ -74,7 +80,17 @@ impl Edited {
     /// [`Error::File`] for an addition whose directory does not exist, that replaces a directory or
     /// would replace a file by one, or that changes a file that does not exist; for a host file
     /// that is a directory or cannot be read; or for a command that fails or may not be run.
-    pub fn new(source: Arc<dyn FileSystem>, mut edits: Edits) -> Result<Edited> {
+    pub fn new(mut source: Arc<dyn FileSystem>, mut edits: Edits) -> Result<Edited> {
+        if !edits.actions.is_empty() {
+            let actions = std::mem::take(&mut edits.actions);
+            let selected = Edits {
+                selection: std::mem::take(&mut edits.selection),
+                ..Edits::default()
+            };
+            let mut acted = Edited::new(source, selected)?;
+            acted.act(&actions)?;
+            source = Arc::new(acted);
+        }
         let mut additions = std::mem::take(&mut edits.additions);
         let filtered = Arc::new(Filtered::new(source, edits));
         let mut edited = Edited {
@@ -92,6 +108,112 @@ impl Edited {
                 .map_err(|error| error.in_file("add", &path))?;
         }
         Ok(edited)
+    }
+
+    /// Does actions, in their stages: files are left out, changed, left out, and at last empty
+    /// directories are left out.
+    fn act(&mut self, actions: &[Action]) -> Result<()> {
+        self.leave_out(actions, |effect| matches!(effect, Effect::Exclude))?;
+        let root = self.root();
+        self.change_by(actions, root, b"")?;
+        self.visit(&mut |edited, _, entry, path| {
+            edited.change_by(actions, entry.ino, path)?;
+            Ok(true)
+        })?;
+        self.leave_out(actions, |effect| matches!(effect, Effect::Prune))?;
+        if !(actions.iter()).any(|it| matches!(it.effect, Effect::Empty { .. })) {
+            return Ok(());
+        }
+        let mut directories = Vec::new();
+        self.visit(&mut |_, dir, entry, path| {
+            if entry.kind == FileKind::Directory {
+                directories.push((dir, entry.clone(), path.to_vec()));
+            }
+            Ok(true)
+        })?;
+        // Those below others come first.
+        for (dir, entry, path) in directories.into_iter().rev() {
+            if !self.tree.is_empty(entry.ino)? {
+                continue;
+            }
+            let was_empty = self.filtered.is_empty_in_source(entry.ino)?;
+            let metadata = self.tree.metadata(entry.ino)?;
+            let is_meant = |action: &Action| match action.effect {
+                Effect::Empty { source, excluded } => {
+                    (if was_empty { source } else { excluded }) && action.is_for(&path, &metadata)
+                }
+                _ => false,
+            };
+            if actions.iter().any(is_meant) {
+                self.tree.unlink(dir, &entry.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out the files of actions with such an effect, with everything below them.
+    fn leave_out(&mut self, actions: &[Action], is_such: fn(&Effect) -> bool) -> Result<()> {
+        let actions: Vec<&Action> = actions.iter().filter(|it| is_such(&it.effect)).collect();
+        if actions.is_empty() {
+            return Ok(());
+        }
+        self.visit(&mut |edited, dir, entry, path| {
+            let metadata = edited.tree.metadata(entry.ino)?;
+            let is_left_out = actions.iter().any(|it| it.is_for(path, &metadata));
+            if is_left_out {
+                edited.tree.unlink(dir, &entry.name)?;
+            }
+            Ok(!is_left_out)
+        })
+    }
+
+    /// Changes a file by the actions for it, one after another.
+    fn change_by(&mut self, actions: &[Action], ino: Ino, path: &[u8]) -> Result<()> {
+        let before = self.tree.metadata(ino)?;
+        let mut metadata = before.clone();
+        for action in actions {
+            if !action.is_for(path, &metadata) {
+                continue;
+            }
+            match &action.effect {
+                Effect::Mode(mode) if metadata.kind != FileKind::Symlink => {
+                    let is_directory = metadata.kind == FileKind::Directory;
+                    metadata.permissions = mode.apply(metadata.permissions, is_directory);
+                }
+                &Effect::Owner(uid, gid) => {
+                    metadata.uid = uid.unwrap_or(metadata.uid);
+                    metadata.gid = gid.unwrap_or(metadata.gid);
+                }
+                _ => {}
+            }
+        }
+        if metadata != before {
+            self.tree.change(ino, |it| *it = metadata)?;
+        }
+        Ok(())
+    }
+
+    /// Shows all files but the root.
+    fn visit(&mut self, each: &mut Visitor<'_>) -> Result<()> {
+        let mut open = vec![(self.root(), Vec::new())];
+        // In a damaged image, directories can contain themselves.
+        let mut seen = HashSet::new();
+        while let Some((dir, path)) = open.pop() {
+            if !seen.insert(dir) {
+                return Err(Error::Inconsistent("a directory has two names"));
+            }
+            for entry in self.tree.read_dir(dir)? {
+                let above = [&path[..], b"/"].concat();
+                let above = if path.is_empty() { &[][..] } else { &above };
+                let path = [above, &entry.name].concat();
+                let goes_on = each(self, dir, &entry, &path);
+                let goes_on = goes_on.map_err(|error| error.in_file("read", &path))?;
+                if goes_on && entry.kind == FileKind::Directory {
+                    open.push((entry.ino, path));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The additions that were not made, and why.

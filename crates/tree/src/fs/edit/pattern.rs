@@ -213,7 +213,8 @@ impl Patterns {
     }
 }
 
-fn names(path: &[u8]) -> Vec<&[u8]> {
+/// The names of a path.
+pub(super) fn names(path: &[u8]) -> Vec<&[u8]> {
     let names = path.split(|&byte| byte == b'/');
     names.filter(|name| !name.is_empty()).collect()
 }

@@ -94,6 +94,14 @@ impl NameExpression {
         })
     }
 
+    /// The same expression, in which wildcards match a dot at the begin, too.
+    pub(super) fn with_dots(self) -> NameExpression {
+        NameExpression {
+            skips_dots: false,
+            ..self
+        }
+    }
+
     fn new(regex: &str, error: Error) -> Result<NameExpression> {
         let mut builder = RegexBuilder::new(regex);
         // A dot is any byte, as in the C locale.
