@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use squashfs::{Options, Squashfs};
 use tree::edit::{Edited, RenamedEntry};
 use tree::{Graft, Joined, is_valid_name};
 
 use crate::error::{During, refuse};
-use crate::{Result, SourceTree, text};
+use crate::{CopyOptions, Format, Result, SourceTree, text};
 
 impl SourceTree {
     /// A view of this source with another tree in its root, which becomes that of the other tree.
@@ -40,5 +41,18 @@ impl SourceTree {
             Graft::at(Vec::new(), Arc::new(added)),
         ])?;
         Ok((self.joined(Arc::new(joined), Vec::new()), renamed))
+    }
+}
+
+impl CopyOptions {
+    /// The same options for a SquashFS image that takes the place of this one: with its
+    /// compression, block size, fragments, duplicates and export table.
+    ///
+    /// # Errors
+    /// The image is compressed with lzma, which is only read.
+    pub fn like(mut self, image: &Squashfs) -> Result<CopyOptions> {
+        self.squashfs = Options::like(image)?.padding(self.squashfs.padding);
+        self.duplicates = self.squashfs.duplicates;
+        Ok(self.format(Some(Format::Squashfs)).overwrite(true))
     }
 }

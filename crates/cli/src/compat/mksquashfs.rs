@@ -7,19 +7,21 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use codec::Settings;
-use restow::{Container, CopyOptions, Format, Fragments, ImageAt, squashfs_flags};
+use restow::{Address, CopyOptions, Format, Fragments, SourceTree, squashfs_flags};
 use tree::edit::{
-    Added, Addition, AdditionRules, Edits, IdMap, ModeChange, PatternSyntax, Patterns, Priorities,
-    RootEdits,
+    Action, Added, Addition, AdditionRules, Edited, Edits, IdMap, ModeChange, PatternSyntax,
+    Patterns, Priorities, RootEdits,
 };
 use tree::{FileKind, Parallel, Time};
 
 use super::options::{Effect, OptionRow, Style, parse};
 use super::sources::{self, Gathered, SourceRules};
 use super::write::{Shown, write_shown};
+use crate::message::tell;
 use crate::options::{bytes, epoch, group, open_options, squashfs_settings, user};
 use crate::text;
 
@@ -38,6 +40,9 @@ pub(super) struct ImageRequest {
     syntax: Option<PatternSyntax>,
     sort: Option<PathBuf>,
     append: bool,
+    /// The image to which files are appended, and the directory in which its files go.
+    old: Option<SourceTree>,
+    root_becomes: Option<OsString>,
     offset: u64,
     mkfs_time: Option<u32>,
     uid_gid_offset: u32,
@@ -145,6 +150,25 @@ fn add_xattr(request: &mut ImageRequest, value: &OsStr) -> Result<()> {
     }
     Ok(())
 }
+
+fn action(request: &mut ImageRequest, value: &OsStr) -> Result<()> {
+    let action = Action::parse(value.as_bytes());
+    request.edits.actions.push(action.context(UNKNOWN_ACTION)?);
+    Ok(())
+}
+
+fn action_file(request: &mut ImageRequest, value: &OsStr) -> Result<()> {
+    let actions = Action::parse_list(&fs::read(value)?);
+    request
+        .edits
+        .actions
+        .extend(actions.context(UNKNOWN_ACTION)?);
+    Ok(())
+}
+
+const UNKNOWN_ACTION: &str = "the action is wrong or not supported";
+const ACTIONS: &str = "exclude, prune, empty, chmod, uid, gid, guid; with the tests name, pathname, subpathname, filesize, uid, gid, depth, `_range`, user, group, type, perm, true, false";
+const NO_LOG: &str = "as `-action`, without the log";
 
 type Row = OptionRow<ImageRequest>;
 
@@ -342,19 +366,22 @@ pub(super) const ROWS: &[Row] = &[
     Row::accepted(&["-overcommit"], "PERCENT", "the result does not depend on it"),
     // Appending.
     Row::flag(&["-noappend"], |request| request.append = false),
-    Row::refused(&["-root-becomes"], "NAME", NOT_YET),
+    Row::with(&["-root-becomes"], "NAME", |request, value| {
+        request.root_becomes = Some(value.into());
+        Ok(())
+    }),
     Row::accepted(&["-no-recovery"], "", WHOLE),
     Row::accepted(&["-recovery-path"], "DIR", WHOLE),
     Row::refused(&["-recover"], "FILE", WHOLE),
     // Actions.
-    Row::refused(&["-action"], "ACTION@TEST", NOT_YET),
-    Row::refused(&["-log-action"], "ACTION@TEST", NOT_YET),
-    Row::refused(&["-true-action"], "ACTION@TEST", NOT_YET),
-    Row::refused(&["-false-action"], "ACTION@TEST", NOT_YET),
-    Row::refused(&["-action-file"], "FILE", NOT_YET),
-    Row::refused(&["-log-action-file"], "FILE", NOT_YET),
-    Row::refused(&["-true-action-file"], "FILE", NOT_YET),
-    Row::refused(&["-false-action-file"], "FILE", NOT_YET),
+    Row::with(&["-action"], "ACTION@TEST", action).noted(ACTIONS),
+    Row::with(&["-log-action"], "ACTION@TEST", action).noted(NO_LOG),
+    Row::with(&["-true-action"], "ACTION@TEST", action).noted(NO_LOG),
+    Row::with(&["-false-action"], "ACTION@TEST", action).noted(NO_LOG),
+    Row::with(&["-action-file"], "FILE", action_file).noted("as `-action`"),
+    Row::with(&["-log-action-file"], "FILE", action_file).noted(NO_LOG),
+    Row::with(&["-true-action-file"], "FILE", action_file).noted(NO_LOG),
+    Row::with(&["-false-action-file"], "FILE", action_file).noted(NO_LOG),
     // Tar archives.
     Row::refused(&["-default-mode"], "MODE", NOT_YET),
     Row::refused(&["-default-uid"], "USER", NOT_YET),
@@ -469,7 +496,7 @@ pub(super) fn mksquashfs(words: &[OsString]) -> Result<ExitCode> {
     };
     request.options.overwrite = !request.append;
     if request.append && fs::symlink_metadata(dst).is_ok() {
-        refuse_existing(dst, request.offset)?;
+        request.old = Some(open_existing(dst, request.offset)?);
     }
     let given = given.iter().map(PathBuf::from).collect();
     let gathered = request.sources.gather(given)?;
@@ -496,13 +523,17 @@ pub(super) fn sqfstar(words: &[OsString]) -> Result<ExitCode> {
     make(request, gathered, Path::new(dst))
 }
 
-/// Says why an image is not written over a file.
-fn refuse_existing(dst: &Path, offset: u64) -> Result<()> {
+/// Opens the image to which files are appended.
+fn open_existing(dst: &Path, offset: u64) -> Result<SourceTree> {
     let name = text::of_host_path(dst, "-");
-    match Container::open(dst, Some(ImageAt::Byte(offset)).filter(|_| offset > 0)) {
-        Ok(Container::Squashfs(_)) => {
-            bail!("{name} exists, and appending is not supported yet; -noappend replaces it")
-        }
+    if offset > 0 {
+        bail!("appending behind an offset is not supported: {name} exists; -noappend replaces it");
+    }
+    if !fs::metadata(dst).is_ok_and(|it| it.is_file()) {
+        bail!("{name} exists and is no regular file: appending is not supported");
+    }
+    match SourceTree::open(&Address::plain(dst), &open_options()) {
+        Ok(old) if old.squashfs().is_some() => Ok(old),
         _ => bail!("{name} exists and is not a SquashFS image; -noappend replaces it"),
     }
 }
@@ -648,12 +679,25 @@ fn make(mut request: ImageRequest, gathered: Gathered, dst: &Path) -> Result<Exi
     edits.selection.exclude = patterns.into();
     edits.selection.only = gathered.only.into();
     let shown = request.shown.unwrap_or(Shown::Bar);
-    write_shown(
-        gathered.tree,
-        (dst, Format::Squashfs),
-        Some(edits),
-        options,
-        shown,
-    )?;
+    let (mut tree, mut edits) = (gathered.tree, Some(edits));
+    if let Some(old) = request.old
+        && let Some(image) = old.squashfs()
+    {
+        *options = std::mem::take(options).like(image)?;
+        tell("appending: the image keeps its compression, block size and fragments");
+        let added = Edited::new(Arc::clone(tree.tree()), edits.take().unwrap_or_default());
+        let added = added.context("read the sources")?;
+        for (path, why) in added.ignored() {
+            tell(&format!("{}: {why}", text::of_path(path)));
+        }
+        let name = request.root_becomes.as_deref().map(OsStr::as_bytes);
+        let renamed;
+        (tree, renamed) = old.append(added, name)?;
+        for (from, to) in renamed {
+            let [from, to] = [from, to].map(|it| text::of_path(&it));
+            tell(&format!("{from} is taken: what is appended becomes {to}"));
+        }
+    }
+    write_shown(tree, (dst, Format::Squashfs), edits, options, shown)?;
     Ok(ExitCode::SUCCESS)
 }

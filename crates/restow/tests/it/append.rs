@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use restow::{CopyOptions, CopySummary, Format, NoProgress, SourceTree};
-use squashfs::Options;
+use restow::{CopyOptions, CopySummary, NoProgress, SourceTree};
 use testkit::{Rng, TempDir, Tool};
 use tree::Aspects;
 use tree::edit::{Edited, Edits};
@@ -15,12 +14,8 @@ use tree::manifest::Manifest;
 /// Appends a directory to an image, with the options of the image.
 fn append(dir: &Path, image: &Path, root_becomes: Option<&[u8]>) -> CopySummary {
     let old = restow::open(image).unwrap();
-    let squashfs = Options::like(old.squashfs().unwrap()).unwrap();
-    let options = CopyOptions::default()
-        .format(Some(Format::Squashfs))
-        .overwrite(true)
-        .duplicates(squashfs.duplicates)
-        .squashfs(squashfs);
+    let options = CopyOptions::default().like(old.squashfs().unwrap());
+    let options = options.unwrap();
     let added = restow::open(dir).unwrap();
     let added = Edited::new(Arc::clone(added.tree()), Edits::default()).unwrap();
     let (source, _) = old.append(added, root_becomes).unwrap();

@@ -92,6 +92,53 @@ const BUILDING: &[Case] = &[
     ("nr", "mksquashfs -fix IMG"),
 ];
 
+const APPENDING: &[Case] = &[
+    ("i", "mksquashfs d IMG -no-recovery"),
+    ("i", "mksquashfs d/a/b IMG -no-recovery -all-root"),
+    (
+        "it",
+        "mksquashfs d/a/b/y.gz e d/f IMG -no-recovery -comp xz -b 4K",
+    ),
+    (
+        "it",
+        "mksquashfs d IMG -no-recovery -keep-as-directory -e f a/b",
+    ),
+    ("i", "mksquashfs d/a IMG -no-recovery -root-becomes b"),
+    (
+        "it",
+        "mksquashfs d/f d/p IMG -no-recovery -root-becomes f -nopad",
+    ),
+    (
+        "i",
+        "mksquashfs d IMG -no-recovery -p 'new D 9 755 1 2' -root-mode 711",
+    ),
+    ("ir", "mksquashfs d IMG -offset 4096"),
+    ("ir", "mksquashfs d IMG -action nonsense@true"),
+];
+
+const ACTIONS: &[Case] = &[
+    (
+        "",
+        "mksquashfs d IMG -action exclude@name(*.gz) -action 'empty(excluded) @ true'",
+    ),
+    ("", "mksquashfs d IMG -log-action prune@type(p)||type(l)"),
+    (
+        "",
+        "mksquashfs d IMG -true-action 'chmod(u+x,o=)@filesize(>3)&&!pathname(a/*)'",
+    ),
+    (
+        "",
+        "mksquashfs d IMG -false-action guid(daemon,7)@subpathname(a/b) -force-gid 8",
+    ),
+    ("", "mksquashfs d IMG -action-file actions -e a/b"),
+    ("", "mksquashfs d IMG -log-action-file actions"),
+    ("", "mksquashfs d IMG -true-action-file actions"),
+    ("", "mksquashfs d IMG -false-action-file actions"),
+    ("r", "mksquashfs d IMG -action fragment(x)@true"),
+    ("r", "mksquashfs d IMG -action prune@exists"),
+    ("", "mksquashfs d IMG -action prune@nonsense"),
+];
+
 const TIMES: &[Case] = &[
     ("", "mksquashfs d IMG -mkfs-time 1000 -all-time 2000"),
     (
@@ -232,16 +279,7 @@ const RUNNING: &[Case] = &[
     ("n", "mksquashfs d IMG -single-reader -overcommit 50"),
     ("n", "mksquashfs d IMG -small-readers 2 -block-readers 2"),
     ("", "mksquashfs d IMG -no-recovery -recovery-path ."),
-    ("r", "mksquashfs d IMG -root-becomes old"),
     ("", "mksquashfs d IMG -recover nothing"),
-    ("r", "mksquashfs d IMG -action exclude@name(f)"),
-    ("r", "mksquashfs d IMG -log-action exclude@name(f)"),
-    ("r", "mksquashfs d IMG -true-action exclude@name(f)"),
-    ("r", "mksquashfs d IMG -false-action exclude@name(f)"),
-    ("r", "mksquashfs d IMG -action-file actions"),
-    ("r", "mksquashfs d IMG -log-action-file actions"),
-    ("r", "mksquashfs d IMG -true-action-file actions"),
-    ("r", "mksquashfs d IMG -false-action-file actions"),
     ("nr", "mksquashfs -mem-default"),
     ("nr", "mksquashfs -help-option b"),
     ("nr", "mksquashfs -ho b"),
@@ -372,6 +410,7 @@ fn fixture() -> TempDir {
         printf 'd/a\nd/p\ne/a/z\n' >list; tr '\n' '\\0' <list >list0; echo hello >text
         printf 'a/*.gz\n... .dot\ne*\n' >globs; printf '# some\n  f\n\na/b\nnothing\n' >excluded; printf 'a/b 5\n./d/f -7\n' >sorted
         printf '# some\nnew D 9 755 1 2\n\"two words\" m 600 3 4\ndev B 9 660 0 6 8 1\n' >pseudo
+        printf 'exclude@name(f) && \\\n depth(1)\nuid(5)@type(d)\n' >actions
         find d e -exec touch -h -d @1500000 {} +; touch -d @1000000 d d/f e d/a
         tar cf tar d/f d/a; cat tar tar >twice; tar cf whole.tar -C d .";
     run(Command::new("sh")
@@ -585,6 +624,16 @@ fn building() {
 }
 
 #[test]
+fn appending() {
+    try_all(APPENDING);
+}
+
+#[test]
+fn actions() {
+    try_all(ACTIONS);
+}
+
+#[test]
 fn times() {
     try_all(TIMES);
 }
@@ -629,6 +678,8 @@ fn every_option_has_a_case() {
         SELECTING,
         PSEUDO,
         RUNNING,
+        APPENDING,
+        ACTIONS,
         ARCHIVES,
     ];
     let lines: Vec<&str> = tables
