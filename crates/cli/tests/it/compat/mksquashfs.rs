@@ -2,11 +2,11 @@
 //! of squashfs-tools.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use super::assert_no_option_is_without_a_case;
-use testkit::{TempDir, Tool, newer_tool, run, tool};
+use testkit::{FsType, Mount, TempDir, Tool, newer_tool, run, tool};
 
 /// Command lines, in which `IMG` is the image, `'` encloses a word with spaces, `VAR=` sets a
 /// variable, and `<` names standard input; with letters in front:
@@ -318,6 +318,71 @@ const ARCHIVES: &[Case] = &[
     ("r", "sqfstar -default-gid 5 IMG < tar"),
 ];
 
+/// The examples of the manuals, other than those of `-action` and of the time of day.
+const EXAMPLES: &[Case] = &[
+    ("", "mksquashfs d IMG"),
+    ("t", "mksquashfs d e/f text IMG"),
+    ("", "mksquashfs d IMG -b 1M -comp zstd"),
+    ("", "mksquashfs d IMG -force-uid daemon -force-gid daemon"),
+    ("nl", "mksquashfs d IMG -force-file-mode ugo+r,go-w"),
+    ("", "mksquashfs d IMG -e f empty"),
+    ("", "mksquashfs d IMG -wildcards -e '*.gz'"),
+    ("", "mksquashfs d IMG -wildcards -e '... *.gz'"),
+    ("", "mksquashfs d IMG -p 'build_dir d 0644 0 0' -all-time 5"),
+    ("", "mksquashfs d IMG -p 'version.txt l text'"),
+    (
+        "",
+        "mksquashfs d IMG -p 'date.txt f 0644 0 0 echo day' -all-time 5",
+    ),
+    (
+        "",
+        "mksquashfs d IMG -p '\"hello world\" f 0644 0 0 echo day' -all-time 5",
+    ),
+    (
+        "n",
+        "mksquashfs - IMG -p 'input f 0644 root root dd if=text bs=1024' -p '/ d 0644 0 0' -all-time 5",
+    ),
+    ("n", "mksquashfs - IMG -pf - < dump"),
+    ("x", "mksquashfs d IMG -no-xattrs"),
+    ("nx", "mksquashfs d IMG -xattrs-include ^user."),
+    ("nx", "mksquashfs d IMG -xattrs-exclude ^user."),
+    (
+        "nx",
+        "mksquashfs d IMG -xattrs-add 'user.comment=hello world'",
+    ),
+    (
+        "nx",
+        "mksquashfs d IMG -xattrs-add 'user.comment=0thello world\\012'",
+    ),
+    (
+        "nx",
+        "mksquashfs d IMG -xattrs-add user.comment=0saGVsbG8gd29ybGQ=",
+    ),
+    (
+        "nx",
+        "mksquashfs d IMG -p 'f x user.comment=0tsalve mundi\\012'",
+    ),
+    (
+        "td",
+        "sqfstar -root-uid 0 -root-gid 0 -root-mode 0755 IMG < tar",
+    ),
+    ("tmd", "sqfstar -b 1M -comp zstd IMG < tar"),
+    (
+        "tmd",
+        "sqfstar -force-uid daemon -force-gid daemon IMG < tar",
+    ),
+    ("tmd", "sqfstar IMG d/f d/a/big < tar"),
+    ("tmd", "sqfstar IMG '... *.gz' < tar"),
+    (
+        "nd",
+        "sqfstar -p 'build_dir d 0644 0 0' -root-mode 755 -all-time 5 IMG < tar",
+    ),
+    (
+        "nd",
+        "sqfstar -p 'version.txt l text' -root-mode 755 -all-time 5 IMG < tar",
+    ),
+];
+
 /// The command lines of programs that build images, with their trees and lists renamed.
 const BUILDERS: &[Case] = &[
     // live-build, scripts/build/binary_rootfs
@@ -542,6 +607,13 @@ fn try_all(cases: &[Case]) {
         .command()
         .args(["d/a/b", "old.sqfs"])
         .current_dir(dir.path()));
+    let dump = dir.join("dump");
+    run(unsquashfs
+        .command()
+        .arg("-pf")
+        .arg(dump)
+        .arg(dir.join("old.sqfs"))
+        .stdout(Stdio::null()));
     let mut wrong = Vec::new();
     for (flags, words) in cases {
         if flags.contains('n') && !has_newer {
@@ -554,7 +626,8 @@ fn try_all(cases: &[Case]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-fn try_one(dir: &TempDir, unsquashfs: &Tool, flags: &str, line: &Line) -> Result<(), String> {
+/// Runs a line with the program and with ours: the images, and what both printed.
+fn make(dir: &TempDir, flags: &str, line: &Line) -> ([PathBuf; 2], [Output; 2]) {
     let find = if flags.contains('n') {
         newer_tool
     } else {
@@ -570,6 +643,11 @@ fn try_one(dir: &TempDir, unsquashfs: &Tool, flags: &str, line: &Line) -> Result
     }
     let theirs = line.run(program.command(), dir.path(), "theirs.sqfs");
     let ours = line.run(crate::restow([&line.program]), dir.path(), "ours.sqfs");
+    (images, [theirs, ours])
+}
+
+fn try_one(dir: &TempDir, unsquashfs: &Tool, flags: &str, line: &Line) -> Result<(), String> {
+    let (images, [theirs, ours]) = make(dir, flags, line);
     let [said, they_said] = [&ours, &theirs].map(|it| String::from_utf8_lossy(&it.stderr));
     if flags.contains(['r', 'e']) {
         let why = if flags.contains('r') {
@@ -659,8 +737,48 @@ fn running() {
 }
 
 #[test]
+fn examples() {
+    try_all(EXAMPLES);
+}
+
+#[test]
 fn builders() {
     try_all(BUILDERS);
+}
+
+/// The files in a mounted image, with contents.
+fn mounted(image: &Path) -> String {
+    let mount = Mount::read_only(image, FsType::Squashfs);
+    let list = "find . -printf '%P %y %m %U %G %s %T@ %n %l\\n' | sort
+        find . -type f -exec sha256sum {} + | sort; getfattr -dhR -m - . | sort";
+    let list = run(Command::new("sh")
+        .args(["-c", list])
+        .current_dir(mount.path()))
+    .stdout;
+    String::from_utf8_lossy(&list).into_owned()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn builders_mounted() {
+    let (Some(mksquashfs), Some(_)) = (tool("mksquashfs"), tool("getfattr")) else {
+        return;
+    };
+    let dir = fixture();
+    run(mksquashfs
+        .command()
+        .args(["d/a/b", "old.sqfs"])
+        .current_dir(dir.path()));
+    for (flags, words) in BUILDERS {
+        // Linux mounts no image without padding, and none at an offset from its file.
+        if flags.contains('n') || words.contains("-nopad") || words.contains("-offset") {
+            continue;
+        }
+        let (images, _) = make(&dir, flags, &Line::of(words));
+        let [theirs, ours] = images.each_ref().map(|it| mounted(it));
+        assert!(theirs.lines().count() > 10, "{words}: {theirs}");
+        assert_eq!(ours, theirs, "{words}");
+    }
 }
 
 #[test]
