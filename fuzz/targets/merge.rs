@@ -82,6 +82,7 @@ fuzz_target!(|bytes: &[u8]| {
             sync: false,
             skip_unreadable: false,
             parallel: Parallel::new(1),
+            ..ExtractOptions::default()
         };
         let done = extract(&inventory, &to, &options, &NoProgress).unwrap();
         is_unchanged(&outside);

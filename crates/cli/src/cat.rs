@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use restow::Address;
+use restow::{Address, SourceTree};
 use tree::{Error, FileKind};
 
 use crate::options::{QuietArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs};
@@ -47,28 +47,35 @@ pub(crate) fn run(args: &Cat) -> Result<()> {
     let address = Address::of(&args.src)?;
     let source = args.source.open(&address, false)?;
     let mut out = io::stdout().lock();
-    let mut buffer = vec![0; CHUNK_BYTES];
     for path in &args.paths {
-        let path = path.as_os_str().as_bytes();
-        let entry = source.find(path, true)?;
-        let in_file = |error: Error| source.name_error(error.in_file("read", path));
-        match entry.kind {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(in_file(Error::IsADirectory).into()),
-            _ => return Err(in_file(Error::InvalidInput("it is not a regular file")).into()),
-        }
-        let mut offset = 0;
-        loop {
-            let count = source
-                .tree()
-                .read_at(entry.ino, offset, &mut buffer)
-                .map_err(in_file)?;
-            if count == 0 {
-                break;
-            }
-            out.write_all(&buffer[..count])?;
-            offset += count as u64;
-        }
+        print(&source, path.as_os_str().as_bytes(), &mut out)?;
     }
     Ok(out.flush()?)
+}
+
+/// Prints one file.
+///
+/// # Errors
+/// As for [`run`].
+pub(crate) fn print(source: &SourceTree, path: &[u8], out: &mut dyn Write) -> Result<()> {
+    let entry = source.find(path, true)?;
+    let in_file = |error: Error| source.name_error(error.in_file("read", path));
+    match entry.kind {
+        FileKind::Regular => {}
+        FileKind::Directory => return Err(in_file(Error::IsADirectory).into()),
+        _ => return Err(in_file(Error::InvalidInput("it is not a regular file")).into()),
+    }
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut offset = 0;
+    loop {
+        let count = source
+            .tree()
+            .read_at(entry.ino, offset, &mut buffer)
+            .map_err(in_file)?;
+        if count == 0 {
+            return Ok(());
+        }
+        out.write_all(&buffer[..count])?;
+        offset += count as u64;
+    }
 }

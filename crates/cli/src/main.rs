@@ -83,7 +83,7 @@ fn finish(run: impl FnOnce() -> Result<ExitCode>, must_write_all: bool, failed: 
     }
     match result {
         Ok(code) => code,
-        Err(error) if is_closed_pipe(&error) && !must_write_all => ExitCode::SUCCESS,
+        Err(error) if message::is_closed_pipe(&error) && !must_write_all => ExitCode::SUCCESS,
         Err(error) => {
             message::tell(&message::of_error(&in_standard_output(error)));
             ExitCode::from(failed)
@@ -115,17 +115,6 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(FOUND)
-    })
-}
-
-/// Whether the reader of our output closed it, which is not an error where the output is a list.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| match message::tree_error(cause) {
-        Some(Error::Io(error)) => error.kind() == io::ErrorKind::BrokenPipe,
-        _ => {
-            let error = cause.downcast_ref::<io::Error>();
-            error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-        }
     })
 }
 

@@ -58,6 +58,17 @@ pub(crate) fn is_existing(error: &anyhow::Error) -> bool {
     })
 }
 
+/// Whether the reader of our output closed it, which is not an error where the output is a list.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| match tree_error(cause) {
+        Some(Error::Io(error)) => error.kind() == io::ErrorKind::BrokenPipe,
+        _ => {
+            let error = cause.downcast_ref::<io::Error>();
+            error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        }
+    })
+}
+
 /// An error of a tree in words.
 pub(crate) fn of_tree_error(error: &Error) -> String {
     match error {

@@ -26,12 +26,11 @@
 use std::sync::Arc;
 
 use btrfs::{Btrfs, Chunk, Subvolume, block_group, incompat, object};
-use squashfs::{Squashfs, flags};
 use tree::usage::{All, StoredParts, Totals, measure};
 use tree::{ByPath, DirEntry, FileKind, FileSystem, Inventory, Limits, NoProgress, Result, Time};
 
 pub use ::btrfs::{DeviceInfo, SubvolumeInfo};
-pub use ::squashfs::Compressor;
+pub use ::squashfs::{Compressor, Squashfs, flags};
 
 /// The kinds of chunks.
 const CHUNK_KINDS: [(u64, &str); 4] = [

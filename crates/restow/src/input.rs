@@ -241,6 +241,7 @@ impl OpenedTar {
         let how = TarOptions {
             ignore_zeros: options.ignore_zeros,
             skip_damaged: options.skip_damaged,
+            implied: options.implied_dirs,
         };
         let opened = Tar::open_with(archive, Limits::default(), how);
         let tar = opened.map_err(|error| match error {

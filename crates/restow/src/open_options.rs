@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use tree::edit::Stats;
 use tree::setters;
 
 /// Which part of a source is read, and how. An option for another format than that of the source
@@ -36,6 +37,8 @@ pub struct OpenOptions {
     pub dereference: bool,
     /// Tar: read on after the end, as for concatenated archives.
     pub ignore_zeros: bool,
+    /// Tar: the metadata of directories that are in a path but not in the archive.
+    pub implied_dirs: Stats,
     /// Tar: leave out members that cannot be read, and say which in [`crate::SourceTree::lost`].
     /// btrfs: show files whose directories are lost in `lost+found`.
     pub skip_damaged: bool,
@@ -60,6 +63,7 @@ impl Default for OpenOptions {
             one_file_system: false,
             dereference: false,
             ignore_zeros: false,
+            implied_dirs: Stats::default(),
             skip_damaged: false,
             spool_dir: "/var/tmp".into(),
         }
@@ -79,6 +83,7 @@ setters!(OpenOptions {
     base: Vec<PathBuf>,
     one_file_system: bool,
     ignore_zeros: bool,
+    implied_dirs: Stats,
     skip_damaged: bool,
     spool_dir: impl Into<PathBuf>,
 });

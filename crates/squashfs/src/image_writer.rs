@@ -11,9 +11,6 @@ use crate::options::{CreateSummary, Options};
 use crate::raw::{self, METADATA_PLAIN};
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
-/// The image length is a multiple of this, so that it can be a block device.
-const PADDING_BYTES: u64 = 4096;
-
 /// An image in progress.
 pub(crate) struct ImageWriter<'a> {
     pub(crate) inventory: &'a Inventory<'a>,
@@ -94,12 +91,16 @@ impl<'a> ImageWriter<'a> {
 
     /// Appends zeros, so that the data of a file or a fragment block can begin.
     pub(crate) fn align(&mut self) -> Result<()> {
+        self.put_zeros(self.aligned(self.at) - self.at)
+    }
+
+    fn put_zeros(&mut self, bytes: u64) -> Result<()> {
         const ZEROS: [u8; 4096] = [0; 4096];
-        let mut gap = (self.aligned(self.at) - self.at) as usize;
-        while gap > 0 {
-            let len = gap.min(ZEROS.len());
+        let mut left = bytes as usize;
+        while left > 0 {
+            let len = left.min(ZEROS.len());
             self.put(&ZEROS[..len])?;
-            gap -= len;
+            left -= len;
         }
         Ok(())
     }
@@ -132,9 +133,8 @@ impl<'a> ImageWriter<'a> {
     pub(crate) fn finish(&mut self, superblock: Superblock) -> Result<()> {
         let bytes_used = self.at;
         if self.options.padding {
-            let zeros = [0; PADDING_BYTES as usize];
-            let len = bytes_used.next_multiple_of(PADDING_BYTES) - bytes_used;
-            self.put(&zeros[..len as usize])?;
+            let pad_bytes = u64::from(self.options.pad_bytes.max(1));
+            self.put_zeros(bytes_used.next_multiple_of(pad_bytes) - bytes_used)?;
         }
         // Data that was taken back may have reached further.
         self.output.set_len(self.options.offset + self.at)?;

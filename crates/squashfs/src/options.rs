@@ -72,8 +72,10 @@ pub struct Options {
     /// For each file of the inventory, its sort priority: data with higher numbers is stored first,
     /// equal numbers in the order of names. Empty to store everything in the order of names.
     pub priorities: Vec<i16>,
-    /// Whether to pad the image with zeros to a multiple of 4 KiB.
+    /// Whether to pad the image with zeros.
     pub padding: bool,
+    /// The padded image has a multiple of this many bytes.
+    pub pad_bytes: u32,
     /// The data of each file, and each fragment block, begins at a multiple of this many bytes of
     /// the output: a power of two from 512 to 1 MiB, or 1 to leave no gaps. The blocks of one file
     /// follow each other: the format has no place to say where each of them is.
@@ -118,6 +120,7 @@ impl Default for Options {
             sparse_max: 1 << 40,
             priorities: Vec::new(),
             padding: true,
+            pad_bytes: 4096,
             align_bytes: 1,
             offset: 0,
             keep_blocks: true,
@@ -143,6 +146,7 @@ setters!(Options {
     sparse_max: u64,
     priorities: Vec<i16>,
     padding: bool,
+    pad_bytes: u32,
     align_bytes: u32,
     offset: u64,
     keep_blocks: bool,

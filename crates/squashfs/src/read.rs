@@ -272,6 +272,20 @@ impl Squashfs {
         Ok(self.inode(ino)?.0.number)
     }
 
+    /// The size of a directory that its inode states, which is that of its listing; 0 for another
+    /// type of file.
+    ///
+    /// # Errors
+    /// As for [`FileSystem::metadata`].
+    pub fn stated_dir_bytes(&self, dir: Ino) -> Result<u32> {
+        Ok(match self.inode(dir)?.0.body {
+            InodeFields::Directory { listing, .. } => {
+                listing.len.saturating_add(raw::LISTING_EXTRA)
+            }
+            _ => 0,
+        })
+    }
+
     /// An inode, and the position after it.
     pub(crate) fn inode(&self, ino: Ino) -> Result<(ImageInode, MetadataPosition)> {
         let superblock = &self.image.superblock;

@@ -7,6 +7,8 @@ mod mksquashfs;
 mod options;
 mod sources;
 mod sqfs2tar;
+mod tar2sqfs;
+mod unsquashfs;
 mod write;
 
 use std::ffi::OsString;
@@ -30,7 +32,7 @@ pub(crate) struct Program {
 }
 
 /// The programs whose command lines are taken.
-const PROGRAMS: [Program; 4] = [
+const PROGRAMS: [Program; 7] = [
     Program {
         name: "mkfs.btrfs",
         run: mkfs_btrfs::run,
@@ -54,6 +56,24 @@ const PROGRAMS: [Program; 4] = [
         run: sqfs2tar::run,
         failed: 1,
         options: || options::described(sqfs2tar::ROWS),
+    },
+    Program {
+        name: "tar2sqfs",
+        run: tar2sqfs::run,
+        failed: 1,
+        options: || options::described(tar2sqfs::ROWS),
+    },
+    Program {
+        name: "unsquashfs",
+        run: unsquashfs::run,
+        failed: 1,
+        options: || options::described(unsquashfs::ROWS),
+    },
+    Program {
+        name: "sqfscat",
+        run: unsquashfs::run_sqfscat,
+        failed: 1,
+        options: || options::described(unsquashfs::SQFSCAT),
     },
 ];
 

@@ -26,6 +26,8 @@ pub(super) enum Effect<T: 'static> {
     Value(fn(&mut T, &OsStr) -> Result<()>),
     /// The same, with all words behind it.
     Rest(fn(&mut T, &[OsString]) -> Result<()>),
+    /// The same, with the words behind it up to a `;`.
+    Words(fn(&mut T, &[OsString])),
     /// It is taken, and changes nothing.
     Accepted,
     /// It is refused, before anything is written.
@@ -99,7 +101,7 @@ impl<T> OptionRow<T> {
     }
 
     fn takes_value(&self) -> bool {
-        !self.value.is_empty() && !matches!(self.effect, Effect::Rest(_))
+        !self.value.is_empty() && !matches!(self.effect, Effect::Rest(_) | Effect::Words(_))
     }
 
     /// Applies the option.
@@ -108,7 +110,7 @@ impl<T> OptionRow<T> {
             Effect::Flag(set) => set(request),
             Effect::Value(set) => set(request, value).with_context(|| name.to_owned())?,
             Effect::Refused => bail!("{name} is not supported: {}", self.note),
-            Effect::Accepted | Effect::Rest(_) => {}
+            Effect::Accepted | Effect::Rest(_) | Effect::Words(_) => {}
         }
         Ok(())
     }
@@ -122,7 +124,7 @@ impl<T> OptionRow<T> {
             format!("{names} {}", self.value)
         };
         let state = match self.effect {
-            Effect::Flag(_) | Effect::Value(_) | Effect::Rest(_) => "same",
+            Effect::Flag(_) | Effect::Value(_) | Effect::Rest(_) | Effect::Words(_) => "same",
             Effect::Accepted => "accepted",
             Effect::Refused => "refused",
         };
@@ -188,6 +190,13 @@ pub(super) fn parse<'a, T: 'static>(
         if let Effect::Rest(set) = row.effect {
             set(request, &words[at..]).with_context(|| name.into_owned())?;
             break;
+        }
+        if let Effect::Words(set) = row.effect {
+            let end = words[at..].iter().position(|word| word == ";");
+            let end = at + end.with_context(|| format!("{name} needs a `;` at its end"))?;
+            set(request, &words[at..end]);
+            at = end + 1;
+            continue;
         }
         let value = if row.takes_value() {
             let value = words
@@ -311,6 +320,11 @@ mod tests {
                 Ok(())
             }),
         ),
+        row(
+            &["-x"],
+            "FILES ;",
+            Effect::Words(|seen, words| seen.push(format!("words {}", words.len()))),
+        ),
     ];
 
     const fn row(
@@ -378,5 +392,15 @@ mod tests {
             "-bad is not supported: of tests"
         );
         assert!(parsed(Style::Hyphen, &["-fL"]).is_err());
+    }
+
+    #[test]
+    fn no_option_stands_behind_the_first_operand() {
+        let words = ["-x", "-f", "a", ";", "-f", "b", "-f"];
+        let (operands, seen) = parsed(Style::HyphenFirst, &words).unwrap();
+        assert_eq!(operands, ["b", "-f"]);
+        assert_eq!(seen, ["words 2", "force"]);
+        let error = parsed(Style::HyphenFirst, &["-x", "a"]).unwrap_err();
+        assert_eq!(error, "-x needs a `;` at its end");
     }
 }

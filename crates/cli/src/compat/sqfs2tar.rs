@@ -20,6 +20,7 @@ pub(super) struct Request {
     keeps_dir: bool,
     root: OsString,
     no_xattrs: bool,
+    no_hard_links: bool,
     is_strict: bool,
 }
 
@@ -61,7 +62,7 @@ pub(super) const ROWS: &[OptionRow<Request>] = &[
             request.root = dir.to_owned();
             Ok(())
         }),
-        note: "",
+        note: "without it, the root is `./`",
     },
     OptionRow {
         names: &["-X", "--no-xattr"],
@@ -72,8 +73,8 @@ pub(super) const ROWS: &[OptionRow<Request>] = &[
     OptionRow {
         names: &["-L", "--no-hard-links"],
         value: "",
-        effect: Effect::Refused,
-        note: "hard links stay",
+        effect: Effect::Flag(|request| request.no_hard_links = true),
+        note: "",
     },
     OptionRow {
         names: &["-s", "--no-skip"],
@@ -94,16 +95,20 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
         bail!("sqfs2tar takes one image");
     };
     let mut address = Address::plain(Path::new(image));
+    let mut source = SourceTree::open(&address, &OpenOptions::default())?;
+    source.squashfs().context("not a SquashFS image")?;
     let mut selection = Selection::default();
     match &request.dirs[..] {
-        [dir] if !request.keeps_dir => address.subvolume = Some(dir.clone()),
+        [] => {}
+        [dir] if !request.keeps_dir => {
+            address.subvolume = Some(dir.clone());
+            source = SourceTree::open(&address, &OpenOptions::default())?;
+        }
         dirs => {
             let dirs = dirs.iter().map(|dir| dir.as_bytes());
             selection.only = Patterns::default().with_paths(dirs).into();
         }
     }
-    let mut source = SourceTree::open(&address, &OpenOptions::default())?;
-    source.squashfs().context("not a SquashFS image")?;
     if !request.root.is_empty() {
         let root = request.root.as_bytes();
         (source, _) = source.join(root, Vec::new(), std::mem::take(&mut selection), 0)?;
@@ -111,6 +116,7 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
     let edits = Edits {
         selection,
         no_xattrs: request.no_xattrs,
+        no_hard_links: request.no_hard_links,
         ..Edits::default()
     };
     let to = (Path::new("-"), request.format.unwrap_or(Format::Tar));

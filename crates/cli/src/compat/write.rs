@@ -70,10 +70,25 @@ pub(super) fn write(
 /// As for [`write`].
 pub(super) fn write_shown(
     source: SourceTree,
+    to: (&Path, Format),
+    edits: Option<Edits>,
+    options: &CopyOptions,
+    shown: Shown,
+) -> Result<CopySummary> {
+    write_after(source, to, edits, options, shown, |_| Ok(()))
+}
+
+/// The same; `before` sees what will be copied.
+///
+/// # Errors
+/// As for [`write`], and those of `before`.
+pub(super) fn write_after(
+    source: SourceTree,
     (dst, format): (&Path, Format),
     edits: Option<Edits>,
     options: &CopyOptions,
     shown: Shown,
+    before: impl FnOnce(&CopyJob<'_>) -> Result<()>,
 ) -> Result<CopySummary> {
     let name = text::of_host_path(dst, "standard output");
     let source = source.for_format(format, dst, options)?;
@@ -83,6 +98,7 @@ pub(super) fn write_shown(
         for (path, why) in job.ignored_additions() {
             tell(&format!("{}: {why}", text::of_path(path)));
         }
+        before(job)?;
         let names = Names::new(&bar, job.inventory(), shown == Shown::Names, dst);
         let progress: &dyn Progress = match shown {
             Shown::Percentage => &percentage,

@@ -41,6 +41,7 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
         } else {
             all.existing
         },
+        update_dirs: all.update_dirs,
         owners: all.owners,
         sync: all.sync,
         skip_unreadable: all.skips(),

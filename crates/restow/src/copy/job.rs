@@ -90,7 +90,8 @@ impl<'a> CopyJob<'a> {
         if format == Format::Btrfs {
             options.add_attributes(&mut inventory)?;
         }
-        let unmatched = selections.iter().find_map(|it| it.only.unmatched().next());
+        let mut required = selections.iter().filter(|it| !it.optional);
+        let unmatched = required.find_map(|it| it.only.unmatched().next());
         if let Some(path) = unmatched {
             let path = source.path_name(path);
             return Err(Error::refused(format!("{path} does not exist")).into());

@@ -38,6 +38,9 @@ pub struct CopyOptions {
     pub accept_changed: bool,
     /// Directories: an existing destination.
     pub existing: Existing,
+    /// Directories: where trees are merged, existing directories get the owner, mode, attributes
+    /// and times that they have in the source.
+    pub update_dirs: bool,
     /// Directories: restore owners.
     pub owners: bool,
     /// Directories: wait until the data is on disk.
@@ -105,6 +108,7 @@ impl Default for CopyOptions {
             keep_damaged: false,
             accept_changed: false,
             existing: Existing::Refuse,
+            update_dirs: false,
             owners: true,
             sync: true,
             level: None,
@@ -137,6 +141,7 @@ setters!(CopyOptions {
     keep_damaged: bool,
     accept_changed: bool,
     existing: Existing,
+    update_dirs: bool,
     owners: bool,
     sync: bool,
     level: Option<u8>,

@@ -183,6 +183,7 @@ fn a_small_image_that_claims_petabytes_of_holes_costs_what_it_stores() {
         owners: false,
         sync: false,
         parallel: Parallel::new(2),
+        ..ExtractOptions::default()
     };
     extract(&inventory, &dir.join("copy"), &options, &NoProgress).unwrap();
     assert_eq!(dir.join("copy/listed").metadata().unwrap().len(), size);

@@ -20,7 +20,7 @@ pub trait ByPath: FileSystem {
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Limit`] after 40 symbolic links, or
     /// as for [`FileSystem::lookup`].
     fn find(&self, path: impl AsRef<[u8]>) -> Result<DirEntry> {
-        walk(self, path.as_ref(), true)
+        walk(self, path.as_ref(), true, &mut Vec::new())
     }
 
     /// The file at `path`; if that is a symbolic link, the link itself.
@@ -28,7 +28,15 @@ pub trait ByPath: FileSystem {
     /// # Errors
     /// As for [`ByPath::find`].
     fn find_no_follow(&self, path: impl AsRef<[u8]>) -> Result<DirEntry> {
-        walk(self, path.as_ref(), false)
+        walk(self, path.as_ref(), false, &mut Vec::new())
+    }
+
+    /// The paths that lead to the file at `path`: those of the symbolic links, and that of the file
+    /// itself unless there is an error.
+    fn trace(&self, path: impl AsRef<[u8]>) -> (Vec<Vec<u8>>, Result<DirEntry>) {
+        let mut paths = Vec::new();
+        let found = walk(self, path.as_ref(), true, &mut paths);
+        (paths, found)
     }
 
     /// Whether there is a file at `path`, following symbolic links.
@@ -86,7 +94,13 @@ pub trait ByPath: FileSystem {
 
 impl<F: FileSystem + ?Sized> ByPath for F {}
 
-fn walk<F: FileSystem + ?Sized>(tree: &F, path: &[u8], follow: bool) -> Result<DirEntry> {
+/// Adds to `paths` those of the symbolic links that were followed, and that of the file.
+fn walk<F: FileSystem + ?Sized>(
+    tree: &F,
+    path: &[u8],
+    follow: bool,
+    paths: &mut Vec<Vec<u8>>,
+) -> Result<DirEntry> {
     let root = DirEntry {
         name: Box::default(),
         ino: tree.root(),
@@ -119,6 +133,7 @@ fn walk<F: FileSystem + ?Sized>(tree: &F, path: &[u8], follow: bool) -> Result<D
             above.push(entry);
             continue;
         }
+        paths.push(joined(&above, &entry.name));
         followed += 1;
         if followed > SYMLINKS_MAX {
             return Err(Error::Limit("symbolic links followed for one path"));
@@ -129,7 +144,14 @@ fn walk<F: FileSystem + ?Sized>(tree: &F, path: &[u8], follow: bool) -> Result<D
         }
         names.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
     }
-    Ok(above.pop().unwrap_or(root))
+    let found = above.pop().unwrap_or(root);
+    paths.push(joined(&above, &found.name));
+    Ok(found)
+}
+
+fn joined(above: &[DirEntry], name: &[u8]) -> Vec<u8> {
+    let names: Vec<&[u8]> = above.iter().map(|dir| &*dir.name).chain([name]).collect();
+    names.join(&b'/')
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ pub struct Metadata {
     /// The group ID.
     pub gid: u32,
     /// The number of names (hard links) of this file in the whole tree, as the container states it;
-    /// at least 1.
+    /// at least 1, or 0 to make each name a file of its own.
     pub nlink: u32,
     /// The size of a regular file's content or of a symbolic link's target, in bytes; 0 for all
     /// others.

@@ -46,6 +46,26 @@ fn exclude(patterns: Patterns) -> Selection {
     }
 }
 
+#[test]
+fn no_file_is_deeper_than_the_maximum() {
+    let deepest = |max_depth, only: Patterns| {
+        let selection = Selection {
+            only: only.into(),
+            max_depth: Some(max_depth),
+            ..Selection::default()
+        };
+        let edits = Edits {
+            selection,
+            ..Edits::default()
+        };
+        paths(&edited(edits).unwrap()).join(" ")
+    };
+    assert_eq!(deepest(0, Patterns::default()), "");
+    assert_eq!(deepest(1, Patterns::default()), " link usr y.o");
+    let lib = Patterns::new(["usr/lib"]);
+    assert_eq!(deepest(2, lib), " usr usr/lib");
+}
+
 /// All paths with permissions, owners and attributes.
 fn lines(fs: &dyn FileSystem) -> Vec<String> {
     let inventory = Inventory::of(fs, &Limits::default()).unwrap();

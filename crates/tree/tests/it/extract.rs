@@ -18,6 +18,7 @@ fn options(threads: usize) -> ExtractOptions {
         owners: true,
         sync: false,
         parallel: Parallel::new(threads),
+        ..ExtractOptions::default()
     }
 }
 

@@ -115,6 +115,7 @@ fn an_8_eb_file_costs_fewer_than_1000_reads() {
         owners: false,
         sync: false,
         parallel: Parallel::new(2),
+        ..ExtractOptions::default()
     };
     extract(&inventory, &dir, &options, &NoProgress).unwrap();
     took("a copy to a directory");

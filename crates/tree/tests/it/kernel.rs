@@ -26,6 +26,7 @@ fn write(fs: &dyn FileSystem, to: &Path, replace: bool) -> Result<Unrestored, Er
         owners: true,
         sync: true,
         parallel: Parallel::new(2),
+        ..ExtractOptions::default()
     };
     let inventory = Inventory::of(fs, &Limits::default())?;
     Ok(extract(&inventory, to, &options, &NoProgress)?.unrestored)
@@ -183,6 +184,7 @@ fn a_file_that_changed_since_it_was_listed_is_no_clone() {
         owners: true,
         sync: true,
         parallel: Parallel::new(2),
+        ..ExtractOptions::default()
     };
     for (number, (before, after)) in [(9000, 12_000), (9000, 5000), (3 << 20, 2 << 20)]
         .into_iter()

@@ -16,6 +16,7 @@ fn options(conflict: Conflict) -> ExtractOptions {
         sync: false,
         skip_unreadable: false,
         parallel: Parallel::new(2),
+        ..ExtractOptions::default()
     }
 }
 

@@ -143,6 +143,7 @@ fn write_tree(to: &Path, progress: &dyn Progress) -> Result<(), Error> {
         owners: true,
         sync: false,
         parallel: Parallel::new(2),
+        ..ExtractOptions::default()
     };
     let tree = big_tree();
     let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
@@ -285,6 +286,7 @@ fn child_extracts_what_only_root_may() {
         owners: true,
         sync: false,
         parallel: Parallel::new(2),
+        ..ExtractOptions::default()
     };
     let to = dir.join("out");
     let extracted = extract(&inventory, &to, &options, &NoProgress).unwrap();

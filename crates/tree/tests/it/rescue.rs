@@ -18,6 +18,7 @@ fn options(skip_unreadable: bool, threads: usize) -> ExtractOptions {
         sync: false,
         skip_unreadable,
         parallel: Parallel::new(threads),
+        ..ExtractOptions::default()
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Selection {
     pub exclude: Arc<Patterns>,
     /// Include only files with at most this many names in their paths.
     pub max_depth: Option<usize>,
+    /// Patterns of `only` may match nothing. Directories that can lead to a match are included.
+    pub optional: bool,
 }
 
 impl Selection {
@@ -90,6 +92,10 @@ pub struct Edits {
     pub dir_mode: Option<ModeChange>,
     /// Set all times of all files to this.
     pub time: Option<Time>,
+    /// Make files with several names separate files.
+    pub no_hard_links: bool,
+    /// Symbolic links to files below this path lead to files below the root instead.
+    pub retarget: Option<Box<[u8]>>,
     /// Leave out all extended attributes, except added ones.
     pub no_xattrs: bool,
     /// Names of extended attributes to keep; empty keeps all.

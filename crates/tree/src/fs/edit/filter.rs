@@ -8,7 +8,7 @@ use super::{Edits, IdMap, Selection};
 use crate::fs::{
     Checksum, DirEntry, Extent, FileKind, FileSystem, HostContent, Ino, Metadata, Storage, Xattr,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, to_u64};
 
 /// The source of an edited tree, with all edits except the additions.
 pub(super) struct Filtered {
@@ -58,6 +58,7 @@ impl Filtered {
         let is_directory = entry.kind == FileKind::Directory;
         let keeps = match self.concern(path) {
             Concern::Nothing => false,
+            Concern::Below if self.edits.selection.optional => is_directory,
             Concern::Below => is_directory && self.leads_to_selected(entry.ino, path),
             Concern::Above | Concern::Whole => true,
         };
@@ -152,6 +153,9 @@ impl Filtered {
     /// Applies the edits to the metadata of a file of the source.
     pub(super) fn edit_metadata(&self, metadata: &mut Metadata) {
         let edits = &self.edits;
+        if edits.no_hard_links && metadata.kind != FileKind::Directory {
+            metadata.nlink = 0;
+        }
         metadata.uid = edits.uid.unwrap_or(mapped(metadata.uid, &edits.uid_maps));
         metadata.gid = edits.gid.unwrap_or(mapped(metadata.gid, &edits.gid_maps));
         let mode = match metadata.kind {
@@ -164,6 +168,15 @@ impl Filtered {
             metadata.permissions = mode.apply(metadata.permissions, is_directory);
         }
         self.edit_times(metadata);
+    }
+
+    /// Applies the edits to the metadata of this file of the source.
+    fn edit_metadata_of(&self, file: Ino, metadata: &mut Metadata) -> Result<()> {
+        if self.edits.retarget.is_some() && metadata.kind == FileKind::Symlink {
+            metadata.size = to_u64(self.read_link(file)?.len());
+        }
+        self.edit_metadata(metadata);
+        Ok(())
     }
 
     /// Sets the time of a file, if all files get the same one.
@@ -209,7 +222,7 @@ impl FileSystem for Filtered {
                 metadata.permissions = mode.apply(metadata.permissions, true);
             }
         }
-        self.edit_metadata(&mut metadata);
+        self.edit_metadata_of(ino, &mut metadata)?;
         Ok(metadata)
     }
 
@@ -222,8 +235,8 @@ impl FileSystem for Filtered {
     fn read_dir_with_metadata(&self, dir: Ino) -> Result<Vec<(DirEntry, Metadata)>> {
         let mut listing = self.source.read_dir_with_metadata(dir)?;
         self.retain(dir, &mut listing, |(entry, _)| entry)?;
-        for (_, metadata) in &mut listing {
-            self.edit_metadata(metadata);
+        for (entry, metadata) in &mut listing {
+            self.edit_metadata_of(entry.ino, metadata)?;
         }
         Ok(listing)
     }
@@ -259,7 +272,16 @@ impl FileSystem for Filtered {
     }
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
-        self.source.read_link(link)
+        let target = self.source.read_link(link)?;
+        let Some(root) = &self.edits.retarget else {
+            return Ok(target);
+        };
+        let start = target.iter().position(|&byte| byte != b'/');
+        let below = target[start.unwrap_or(target.len())..].strip_prefix(&**root);
+        Ok(match below {
+            Some(rest @ [b'/', ..]) => rest.to_vec(),
+            _ => target,
+        })
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {

@@ -107,6 +107,18 @@ pub struct Stats {
     pub mtime: Option<Time>,
 }
 
+impl Default for Stats {
+    /// 0755, root, no time.
+    fn default() -> Self {
+        Stats {
+            permissions: 0o755,
+            uid: 0,
+            gid: 0,
+            mtime: None,
+        }
+    }
+}
+
 impl Addition {
     /// Parses a list in the format of mksquashfs pseudo files:
     ///

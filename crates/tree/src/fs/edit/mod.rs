@@ -493,7 +493,8 @@ fn run(command: &[u8], out: &mut dyn io::Write) -> io::Result<u64> {
 }
 
 impl Stats {
-    fn apply(&self, metadata: &mut Metadata) {
+    /// Sets these values.
+    pub(crate) fn apply(&self, metadata: &mut Metadata) {
         metadata.permissions = self.permissions;
         metadata.uid = self.uid;
         metadata.gid = self.gid;

@@ -136,18 +136,40 @@ pub(super) struct Moved {
     pub(super) refused: Vec<Refused>,
 }
 
+/// How [`move_up`] treats existing files.
+#[derive(Clone, Copy)]
+pub(super) struct MergeRules {
+    /// What is done where a name is taken; nothing may be there without it.
+    pub(super) conflict: Option<Conflict>,
+    /// Links to directories count as these directories.
+    pub(super) follows: bool,
+    /// Existing directories below the target are finished as new ones are.
+    pub(super) updates_dirs: bool,
+}
+
 /// Moves what was written below `staged` into the directory `into`, and calls `finish` for each new
-/// directory below that. Without `conflict`, nothing may be there; with `follows`, links to
-/// directories count as these directories. Files in `missing` have not been written.
+/// directory below that. Files in `missing` have not been written.
 pub(super) fn move_up(
     maker: &Maker<'_>,
     staged: &OwnedFd,
     into: &OwnedFd,
-    (conflict, follows): (Option<Conflict>, bool),
+    rules: MergeRules,
     missing: &HashSet<FileId>,
     mut finish: impl FnMut(&OwnedFd, EntryId) -> Result<()>,
 ) -> Result<Moved> {
     let inventory = maker.inventory();
+    let MergeRules {
+        conflict,
+        follows,
+        updates_dirs,
+    } = rules;
+    let mut finish = |entry| {
+        let path = inventory.path(entry);
+        let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
+        let dir = open_dir(into, &path, flags, follows)
+            .map_err(|error| Error::from(error).in_file("open", &path))?;
+        finish(&dir, entry)
+    };
     let mut moved = Moved {
         kept: 0,
         refused: Vec::new(),
@@ -166,14 +188,13 @@ pub(super) fn move_up(
             WalkStep::Leave(entry) => {
                 if new > 0 {
                     new -= 1;
-                    let path = inventory.path(entry);
-                    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
-                    let dir = open_dir(into, &path, flags, follows)
-                        .map_err(|error| Error::from(error).in_file("open", &path))?;
-                    finish(&dir, entry)?;
+                    finish(entry)?;
                 } else if refused > 0 {
                     refused -= 1;
                 } else {
+                    if updates_dirs && entry != inventory.root() {
+                        finish(entry)?;
+                    }
                     from.leave();
                     to.leave();
                 }

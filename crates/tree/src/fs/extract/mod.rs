@@ -47,7 +47,7 @@ use std::sync::Arc;
 use linux::OpenFlags;
 
 use self::file::{Big, Maker};
-use self::merge::{OPEN_LEVELS_MAX, Selection};
+use self::merge::{MergeRules, OPEN_LEVELS_MAX, Selection};
 pub use self::options::{Conflict, Existing, ExtractOptions};
 pub use self::outcome::{Aspect, Example, Extracted, Refused, Unrestored};
 pub use self::stored::StoredCopies;
@@ -157,13 +157,18 @@ pub fn extract(
             if options.sync {
                 target.sync()?;
             }
-            let how = (conflict, follows);
+            let how = MergeRules {
+                conflict,
+                follows,
+                updates_dirs: options.update_dirs,
+            };
             let moved = merge::move_up(&maker, target.dir(), into, how, &missing, &mut finish)?;
             extracted.refused.extend(moved.refused);
             extracted.kept += moved.kept;
         }
     }
-    extracted.removed = target.commit(options.sync, |root| finish(root, inventory.root()))?;
+    let finish_root = |root: &OwnedFd| finish(root, inventory.root());
+    extracted.removed = target.commit(options.sync, options.update_dirs, finish_root)?;
     let done = workspace.take_done();
     extracted.unrestored.append(done.unrestored);
     lost.extend(done.lost);

@@ -8,6 +8,9 @@ use crate::Parallel;
 pub struct ExtractOptions {
     /// What to do with an existing target. A missing target or an empty directory is always filled.
     pub existing: Existing,
+    /// Where trees are merged, give existing directories, the target included, the owner, mode,
+    /// attributes and times that they have in the tree.
+    pub update_dirs: bool,
     /// Set the owners and groups of files, if this process may.
     pub owners: bool,
     /// Sync everything to the medium before the target gets its name, so that even a power cut
@@ -23,6 +26,7 @@ impl Default for ExtractOptions {
     fn default() -> ExtractOptions {
         ExtractOptions {
             existing: Existing::Refuse,
+            update_dirs: false,
             owners: true,
             sync: true,
             skip_unreadable: false,
@@ -45,9 +49,9 @@ pub enum Existing {
     /// The tree is put into the directory; a file is an error.
     ///
     /// Each file gets its name when all files are complete, and replaces a file of the same name,
-    /// but never a directory. Directories that exist keep their other files, owner, mode and
-    /// attributes, and so does the target itself; the system gives those that change a new
-    /// modification time.
+    /// but never a directory. Directories that exist keep their other files; unless
+    /// [`ExtractOptions::update_dirs`] is set, also owner, mode and attributes, and so does the
+    /// target itself; the system gives those that change a new modification time.
     Merge(Conflict),
     /// As [`Existing::Merge`], but a symbolic link in the directory that leads to another one in it
     /// counts as that directory where the tree has a directory. The directory is the root of

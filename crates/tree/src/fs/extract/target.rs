@@ -157,12 +157,13 @@ impl ExtractTarget {
     }
 
     /// Gives the directory its name; or removes it, if its contents have moved up, and then calls
-    /// `finish` for the directory that they moved into, if that was empty: the removal changes its
-    /// times. Returns the number of names that were deleted with a directory that was replaced, not
-    /// counting its own.
+    /// `finish` for the directory that they moved into, if that was empty or `updates`: the removal
+    /// changes its times. Returns the number of names that were deleted with a directory that was
+    /// replaced, not counting its own.
     pub(super) fn commit(
         self,
         sync: bool,
+        updates: bool,
         finish: impl FnOnce(&OwnedFd) -> Result<()>,
     ) -> Result<u64> {
         match self.place {
@@ -190,7 +191,7 @@ impl ExtractTarget {
             TargetSite::Inside(above, conflict) => {
                 self.temporary
                     .finish(|from| linux::remove_tree_at(&above, from))?;
-                if conflict.is_none() {
+                if conflict.is_none() || updates {
                     finish(&above)?;
                 }
                 if sync {

@@ -1,5 +1,7 @@
 //! How an archive is read, and the decisions made on the way.
 
+use crate::edit::Stats;
+
 /// How an archive is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TarOptions {
@@ -8,6 +10,8 @@ pub struct TarOptions {
     pub ignore_zeros: bool,
     /// Leave out members that cannot be read; see [`Tar::faults`](super::Tar::faults).
     pub skip_damaged: bool,
+    /// The metadata of directories that are in a path but not in the archive.
+    pub implied: Stats,
 }
 
 /// Decisions made while reading a tar archive that its user may want to know about.

@@ -35,9 +35,6 @@ const PATH_BYTES_MAX: usize = 1 << 20;
 /// paths never needs more memory than a few hundred times its size.
 const IMPLIED_PER_ENTRY_MAX: u64 = 64;
 
-/// A directory that is not in the archive, or not yet.
-const IMPLIED_DIRECTORY: Metadata = Metadata::new(FileKind::Directory, 0o755);
-
 /// How much is read at once when looking for headers.
 const WINDOW_BYTES: usize = 64 << 10;
 
@@ -61,6 +58,8 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) 
         at: 0,
         bytes: Vec::new(),
     };
+    let mut implied = Metadata::new(FileKind::Directory, 0o755);
+    options.implied.apply(&mut implied);
     let mut scan = Scan {
         window,
         limits,
@@ -68,7 +67,8 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) 
         faults: Vec::new(),
         cut: None,
         ids: HostIds::default(),
-        tree: Overlay::new(&IMPLIED_DIRECTORY, InArchive::implied()),
+        tree: Overlay::new(&implied, InArchive::implied()),
+        implied,
         notes: Notes::default(),
         entries: 0,
         fragments: 0,
@@ -104,6 +104,8 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) 
 }
 
 struct Scan<'a> {
+    /// A directory that is not in the archive, or not yet.
+    implied: Metadata,
     window: Window<'a>,
     limits: &'a Limits,
     /// Whether members that cannot be read are left out.
@@ -688,7 +690,7 @@ impl Scan<'_> {
                 }
                 None => {
                     self.check_node_count()?;
-                    let implied = self.tree.add(&IMPLIED_DIRECTORY, InArchive::implied())?;
+                    let implied = self.tree.add(&self.implied, InArchive::implied())?;
                     self.tree.link(dir, name, implied)?;
                     self.notes.implied_directories =
                         self.notes.implied_directories.saturating_add(1);

@@ -139,7 +139,10 @@ impl<'a> Listing<'a> {
                 "a file's type differs from its directory entry",
             ));
         }
-        let file = match self.known.find(&self.inventory, child.ino) {
+        let met = self.known.find(&self.inventory, child.ino);
+        // No links: each name is a file of its own.
+        let is_link = metadata.nlink > 0 || child.kind == FileKind::Directory;
+        let file = match met.filter(|_| is_link) {
             None => {
                 let file = self.add_file(child.ino, metadata)?;
                 if metadata.kind == FileKind::Directory {
@@ -224,7 +227,7 @@ impl<'a> Listing<'a> {
             mtime_nanoseconds: metadata.mtime.nanoseconds,
             uid: metadata.uid,
             gid: metadata.gid,
-            nlink: metadata.nlink,
+            nlink: metadata.nlink.max(1),
             names: 1,
             attributes: metadata.attributes.0,
             first_entry: self

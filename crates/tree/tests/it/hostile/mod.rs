@@ -19,6 +19,7 @@ fn write(fs: &dyn FileSystem, to: &Path) -> Result<(), Error> {
         owners: true,
         sync: false,
         parallel: Parallel::new(2),
+        ..ExtractOptions::default()
     };
     let inventory = Inventory::of(fs, &Limits::default())?;
     extract(&inventory, to, &options, &NoProgress).map(drop)
@@ -216,6 +217,7 @@ fn links_planted_in_the_target_are_not_followed() {
         owners: true,
         sync: false,
         parallel: Parallel::new(1),
+        ..ExtractOptions::default()
     };
     extract(&inventory, &dir.join("out"), &options, &NoProgress).unwrap();
     assert_eq!(fs::read(dir.join("outside/file")).unwrap(), b"theirs");
