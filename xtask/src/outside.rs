@@ -369,7 +369,7 @@ fn run_fstests(
         for name in test scratch; do rm -f $name.img; truncate -s 12G $name.img; mkdir -p $name; done\n\
         export FSTYP=btrfs TEST_DEV=$(losetup -f --show test.img)\n\
         export SCRATCH_DEV=$(losetup -f --show scratch.img)\n\
-        trap 'cd \"$FOLDER\"; umount test scratch 2>/dev/null; losetup -d $TEST_DEV $SCRATCH_DEV; rm -f *.img' EXIT\n\
+        trap 'cd \"$FOLDER\"; umount test scratch 2>/dev/null || true; losetup -d $TEST_DEV $SCRATCH_DEV; rm -f *.img' EXIT\n\
         export TEST_DIR=$PWD/test SCRATCH_MNT=$PWD/scratch\n\
         mkfs.btrfs -q -f $TEST_DEV\n\
         cd \"$CHECKOUT\"\n\
