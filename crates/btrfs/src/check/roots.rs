@@ -75,6 +75,8 @@ impl BtrfsChecker<'_> {
                 "subvolume is seen nowhere"
             } else if is_nested && root.refs == 0 && is_seen {
                 "deleted subvolume is still seen"
+            } else if is_nested && root.refs > 1 {
+                "subvolume has more than one reference"
             } else if matches!(id, object::FS_TREE | object::DATA_RELOC_TREE) && root.refs == 0 {
                 // Linux reads the other trees, such as those of quotas, whatever their count is.
                 "tree has no reference"

@@ -11,6 +11,7 @@ mod fields;
 mod holes; // nothing costs what holes claim
 mod hostile;
 mod images;
+mod judges;
 mod kernel;
 mod many;
 mod packed;

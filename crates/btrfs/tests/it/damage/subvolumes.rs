@@ -2,7 +2,7 @@
 
 use super::{
     CSUM_TREE, DEV_TREE, DIR, DIR_ITEM, Damage, EXTENT_TREE, FS_TREE, LINUX, METADATA, NEITHER,
-    ROOT_BACKREF, ROOT_ITEM, ROOT_OF_FS, ROOT_REF, ROOT_TREE, SUBVOLUME, damage, le,
+    NEWER, ROOT_BACKREF, ROOT_ITEM, ROOT_OF_FS, ROOT_REF, ROOT_TREE, SUBVOLUME, damage, le,
 };
 
 pub(super) const SUBVOLUMES: &[Damage] = &[
@@ -84,8 +84,9 @@ pub(super) const SUBVOLUMES: &[Damage] = &[
     damage(
         "root: two references",
         |image| image.set(ROOT_TREE, (257, ROOT_ITEM, 0), 216, &[2, 0, 0, 0]),
-        "",
-    ),
+        "subvolume has more than one reference",
+    )
+    .but(NEWER),
     damage(
         "root: another directory",
         |image| image.set(ROOT_TREE, (257, ROOT_ITEM, 0), 168, &le(999)),
