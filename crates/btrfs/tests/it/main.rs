@@ -18,6 +18,7 @@ mod packed;
 mod replay;
 mod rescue;
 mod reuse;
+mod shapes;
 mod small;
 mod snapshots;
 mod states;
