@@ -5,6 +5,7 @@ mod check;
 mod create;
 mod differential;
 mod failures;
+mod fields;
 mod holes; // nothing costs what holes claim
 mod hostile;
 mod keep;

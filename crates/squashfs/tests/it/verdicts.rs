@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use squashfs::Squashfs;
 use testkit::{
@@ -33,8 +33,12 @@ struct Field {
     part: usize,
     at: usize,
     len: usize,
-    /// Fields with equal names have values that make sense in each other.
     name: &'static str,
+}
+
+/// Fields of a kind have values that make sense in each other.
+fn kind(name: &str) -> &str {
+    name.split(" (").next().unwrap_or(name)
 }
 
 /// A tree, and the fields of its image.
@@ -42,7 +46,7 @@ struct Subject<'a> {
     tree: RawSquashfs<'a>,
     /// By group: what is equally likely to be changed.
     groups: Vec<Vec<Field>>,
-    /// The values in the unchanged image, by the field's name.
+    /// The values in the unchanged image, by the field's kind.
     values: BTreeMap<&'static str, Vec<u64>>,
 }
 
@@ -56,6 +60,7 @@ fn record(at: &mut usize, fields: &[(usize, &'static str)]) -> Vec<(usize, usize
     found
 }
 
+/// In parentheses: which of several fields with values that make sense in each other.
 const SUPERBLOCK: &[(usize, &str)] = &[
     (4, "magic"),
     (4, "inode count"),
@@ -66,22 +71,22 @@ const SUPERBLOCK: &[(usize, &str)] = &[
     (2, "block log"),
     (2, "flags"),
     (2, "id"),
-    (2, "version"),
-    (2, "version"),
+    (2, "version (major)"),
+    (2, "version (minor)"),
     (8, "inode reference"),
-    (8, "position"),
-    (8, "position"),
-    (8, "position"),
-    (8, "position"),
-    (8, "position"),
-    (8, "position"),
-    (8, "position"),
+    (8, "position (end)"),
+    (8, "position (ids)"),
+    (8, "position (xattrs)"),
+    (8, "position (inodes)"),
+    (8, "position (directories)"),
+    (8, "position (fragments)"),
+    (8, "position (exports)"),
 ];
 const INODE: &[(usize, &str)] = &[
     (2, "inode type"),
     (2, "mode"),
-    (2, "id"),
-    (2, "id"),
+    (2, "id (owner)"),
+    (2, "id (group)"),
     (4, "time"),
     (4, "number"),
 ];
@@ -92,7 +97,7 @@ const BODIES: [&[(usize, &str)]; 14] = [
         (4, "nlink"),
         (2, "listing size"),
         (2, "offset"),
-        (4, "number"),
+        (4, "number (parent)"),
     ],
     &[
         (4, "data start"),
@@ -109,7 +114,7 @@ const BODIES: [&[(usize, &str)]; 14] = [
         (4, "nlink"),
         (4, "listing size"),
         (4, "listing block"),
-        (4, "number"),
+        (4, "number (parent)"),
         (2, "index count"),
         (2, "offset"),
         (4, "xattr"),
@@ -130,14 +135,14 @@ const BODIES: [&[(usize, &str)]; 14] = [
     &[(4, "nlink"), (4, "xattr")],
 ];
 
-fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
+pub(crate) fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     let mut value = [0; 8];
     value[..len].copy_from_slice(&bytes[at..at + len]);
     u64::from_le_bytes(value)
 }
 
 /// The fields of a part: place, length, name.
-fn fields_of(part: Part<'_>, bytes: &[u8]) -> Vec<(usize, usize, &'static str)> {
+pub(crate) fn fields_of(part: Part<'_>, bytes: &[u8]) -> Vec<(usize, usize, &'static str)> {
     let mut at = 0;
     let mut found = Vec::new();
     let rest = |at: &mut usize, fields: &[(usize, &'static str)]| {
@@ -229,7 +234,7 @@ fn fields_of(part: Part<'_>, bytes: &[u8]) -> Vec<(usize, usize, &'static str)> 
             }
         }
         Part::List("xattr ids") => {
-            let fields = [(8, "position"), (4, "xattr"), (4, "unused")];
+            let fields = [(8, "position (values)"), (4, "xattr"), (4, "unused")];
             found.extend(record(&mut at, &fields));
             found.extend(rest(&mut at, &[(8, "position")]));
         }
@@ -271,7 +276,7 @@ const GROUPS: usize = 14;
 
 /// The sample with fewer files, since each is looked at for every image; the names in `big` are
 /// longer instead.
-fn fewer(mut tree: RawSquashfs<'_>) -> RawSquashfs<'_> {
+pub(crate) fn fewer(mut tree: RawSquashfs<'_>) -> RawSquashfs<'_> {
     let RawKind::Directory(nodes) = &mut tree.root.kind else {
         panic!("the root is a directory");
     };
@@ -309,7 +314,10 @@ impl<'a> Subject<'a> {
         build(&tree, &mut |part, bytes| {
             let group = group_of(&part);
             for (at, len, name) in fields_of(part, bytes) {
-                values.entry(name).or_default().push(number(bytes, at, len));
+                values
+                    .entry(kind(name))
+                    .or_default()
+                    .push(number(bytes, at, len));
                 groups[group].push(Field {
                     part: parts,
                     at,
@@ -360,7 +368,7 @@ impl<'a> Subject<'a> {
             4 => rng.next_u64() >> rng.below(64),
             5 => old.wrapping_add(1 << rng.below(bits)),
             _ => {
-                let values = &self.values[field.name];
+                let values = &self.values[kind(field.name)];
                 values[rng.index(values.len())]
             }
         }
@@ -398,7 +406,10 @@ impl<'a> Subject<'a> {
 }
 
 /// Lays out an image with a record of options where Linux wants or knows one.
-fn build(tree: &RawSquashfs<'_>, edit: &mut dyn FnMut(Part<'_>, &mut Vec<u8>)) -> Vec<u8> {
+pub(crate) fn build(
+    tree: &RawSquashfs<'_>,
+    edit: &mut dyn FnMut(Part<'_>, &mut Vec<u8>),
+) -> Vec<u8> {
     let image = tree.build(&mut |part, bytes| {
         if part == Part::Options {
             match tree.codec {
@@ -412,17 +423,21 @@ fn build(tree: &RawSquashfs<'_>, edit: &mut dyn FnMut(Part<'_>, &mut Vec<u8>)) -
     image.bytes
 }
 
-/// Whether the check finds nothing wrong with an image.
-fn passes(image: &[u8]) -> bool {
-    let Ok(image) = Squashfs::open(image.to_vec()) else {
-        return false;
+/// What the check finds wrong with an image, or the error on opening it.
+pub(crate) fn verdict(image: &[u8]) -> Vec<String> {
+    let image = match Squashfs::open(image.to_vec()) {
+        Ok(image) => image,
+        Err(error) => return vec![format!("cannot be opened: {error}")],
     };
     if image.superblock().algorithm == codec::Algorithm::Lzma {
-        return false; // Linux does not know this codec.
+        return vec!["Linux does not know this codec".to_owned()];
     }
     let everything = CheckOptions::EVERYTHING;
-    let summary = image.check(everything, Parallel::new(1), &NoProgress, &mut |_| {});
-    summary.unwrap().findings == 0
+    let mut lines = Vec::new();
+    let mut report = |finding: tree::Finding| lines.push(finding.to_string());
+    let summary = image.check(everything, Parallel::new(1), &NoProgress, &mut report);
+    assert_eq!(summary.unwrap().findings > 0, !lines.is_empty());
+    lines
 }
 
 /// Whether the file system layer of Linux hides attributes of this tree, whatever the format: those
@@ -484,6 +499,16 @@ fn assert_linux_agrees(image: &Path) {
     mount.unmount();
 }
 
+/// Compares an image with Linux, in another process.
+pub(crate) fn ask_linux(image: &Path) -> Output {
+    let mut child = Command::new("timeout");
+    child.args(["--kill-after=5", "60"]);
+    child.arg(std::env::current_exe().unwrap());
+    child.args(["verdicts::linux_shows_what_the_check_passes", "--exact"]);
+    child.args(["--include-ignored", "--nocapture"]);
+    child.env(IMAGE, image).output().unwrap()
+}
+
 /// `RESTOW_CASES` counts images that are mounted.
 #[test]
 #[ignore = "needs root"]
@@ -514,7 +539,7 @@ fn linux_shows_what_the_check_passes() {
                 break;
             }
             let (image, changed) = subject.mutant(&mut rng);
-            if !passes(&image) {
+            if !verdict(&image).is_empty() {
                 refused += 1;
                 continue;
             }
@@ -525,12 +550,7 @@ fn linux_shows_what_the_check_passes() {
                 *fields.entry(field).or_default() += 1;
             }
             fs::write(&path, &image).unwrap();
-            let mut child = Command::new("timeout");
-            child.args(["--kill-after=5", "60"]);
-            child.arg(std::env::current_exe().unwrap());
-            child.args(["verdicts::linux_shows_what_the_check_passes", "--exact"]);
-            child.args(["--include-ignored", "--nocapture"]);
-            let output = child.env(IMAGE, &path).output().unwrap();
+            let output = ask_linux(&path);
             let crashes = log.crashes();
             assert!(crashes.is_empty(), "{changed:?}: Linux: {crashes:?}");
             if !output.status.success() {
