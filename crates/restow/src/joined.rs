@@ -158,10 +158,7 @@ fn graft_of(
     options: &OpenOptions,
     parents: &mut HashMap<PathBuf, Arc<HostDir>>,
 ) -> tree::Result<(Graft, Box<[u8]>)> {
-    let open = |path: &Path| match HostDir::open(path) {
-        Ok(dir) if options.one_file_system => dir.on_one_file_system(),
-        dir => dir,
-    };
+    let open = |path: &Path| options.mount_points().in_dir(HostDir::open(path)?);
     let is_dir = fs::symlink_metadata(path)?.is_dir();
     // The name of `.` is that of the directory.
     let real = match path.file_name() {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use tree::edit::Stats;
-use tree::setters;
+use tree::{HostDir, setters};
 
 /// Which part of a source is read, and how. An option for another format than that of the source
 /// has no effect.
@@ -33,6 +33,8 @@ pub struct OpenOptions {
     pub base: Vec<PathBuf>,
     /// Directories: show mount points as empty directories.
     pub one_file_system: bool,
+    /// Directories: leave out mount points.
+    pub no_mount_points: bool,
     /// Directories: show the targets of symbolic links in place of the links.
     pub dereference: bool,
     /// Tar: read on after the end, as for concatenated archives.
@@ -61,6 +63,7 @@ impl Default for OpenOptions {
             image_at: None,
             base: Vec::new(),
             one_file_system: false,
+            no_mount_points: false,
             dereference: false,
             ignore_zeros: false,
             implied_dirs: Stats::default(),
@@ -82,13 +85,41 @@ setters!(OpenOptions {
     image_at: Option<ImageAt>,
     base: Vec<PathBuf>,
     one_file_system: bool,
+    no_mount_points: bool,
     ignore_zeros: bool,
     implied_dirs: Stats,
     skip_damaged: bool,
     spool_dir: impl Into<PathBuf>,
 });
 
+/// The mount points in a directory that are read.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum MountPoints {
+    #[default]
+    Followed,
+    Empty,
+    LeftOut,
+}
+
+impl MountPoints {
+    pub(crate) fn in_dir(self, dir: HostDir) -> tree::Result<HostDir> {
+        match self {
+            MountPoints::Followed => Ok(dir),
+            MountPoints::Empty => dir.on_one_file_system(),
+            MountPoints::LeftOut => dir.without_mount_points(),
+        }
+    }
+}
+
 impl OpenOptions {
+    pub(crate) fn mount_points(&self) -> MountPoints {
+        match (self.no_mount_points, self.one_file_system) {
+            (true, _) => MountPoints::LeftOut,
+            (false, true) => MountPoints::Empty,
+            (false, false) => MountPoints::Followed,
+        }
+    }
+
     pub(crate) fn btrfs(&self, ignores_foreign: bool) -> btrfs::OpenOptions {
         btrfs::OpenOptions::default()
             .superblock(self.superblock)

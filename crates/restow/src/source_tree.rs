@@ -12,6 +12,7 @@ use tree::edit::Selection;
 use tree::{ByPath, DirEntry, FileSystem, FollowedDir, HostDir, HostTimes};
 
 use crate::error::{During, refuse};
+use crate::open_options::MountPoints;
 use crate::{
     Address, Container, Error, Input, OpenOptions, Partition, Result, SourceNote, check_devices,
     is_same_file, replayed, text,
@@ -25,8 +26,8 @@ pub struct SourceTree {
     tree: Arc<dyn FileSystem>,
     name: String,
     format: SourceFormat,
-    /// Whether a directory of the host is read without other mounts in it.
-    one_file_system: bool,
+    /// The mounts that are read, if it is a directory of the host.
+    mount_points: MountPoints,
     notes: Vec<SourceNote>,
     lost: Vec<SourceNote>,
     /// The files that were selected where several sources were joined.
@@ -145,7 +146,7 @@ impl SourceTree {
             tree,
             name: address.name(),
             format,
-            one_file_system: false,
+            mount_points: MountPoints::default(),
             notes: Vec::new(),
             lost: Vec::new(),
             selection: Selection::default(),
@@ -190,13 +191,10 @@ impl SourceTree {
                 SourceTree::of(Arc::new(tree), SourceFormat::Other, address)
             }
             Container::Directory(dir) => {
-                let dir = if options.one_file_system {
-                    dir.on_one_file_system()?
-                } else {
-                    *dir
-                };
+                let mount_points = options.mount_points();
+                let dir = mount_points.in_dir(*dir)?;
                 let mut source = SourceTree::of_dir(&address.path, dir);
-                source.one_file_system = options.one_file_system;
+                source.mount_points = mount_points;
                 source
             }
             Container::Squashfs(image) => {
@@ -332,13 +330,7 @@ impl SourceTree {
         let Some(path) = self.directory() else {
             return Ok(None);
         };
-        let open = || {
-            let dir = HostDir::open_with(path, times)?;
-            if self.one_file_system {
-                return dir.on_one_file_system();
-            }
-            Ok(dir)
-        };
+        let open = || (self.mount_points).in_dir(HostDir::open_with(path, times)?);
         open().map(Some).during(|| format!("open {}", self.name))
     }
 

@@ -173,7 +173,7 @@ const NO_LOG: &str = "as `-action`, without the log";
 type Row = OptionRow<ImageRequest>;
 
 const BOUNDED: &str = "memory is bounded without it";
-const NOT_YET: &str = "not yet";
+const MODE: &str = "without `u`, `g` and `o` as permissions";
 const WHOLE: &str = "an image is replaced whole, when the new one is complete";
 const HELP: &str = "`-help` lists all options";
 
@@ -239,7 +239,7 @@ pub(super) const ROWS: &[Row] = &[
     }),
     Row::flag(&["-no-fragments"], |request| request.fragments = Some(Fragments::None)),
     Row::flag(&["-no-duplicates"], |request| request.options.duplicates = false),
-    Row::refused(&["-no-hardlinks"], "", NOT_YET),
+    Row::flag(&["-no-hardlinks"], |request| request.edits.no_hard_links = true),
     Row::flag(&["-keep-as-directory"], |request| request.sources.keeps_directory = true),
     // Times.
     Row::with(&["-mkfs-time", "-fstime"], "TIME", mkfs_time)
@@ -263,7 +263,7 @@ pub(super) const ROWS: &[Row] = &[
         mode(value)?;
         request.root_mode = Some(words(value)?.to_owned());
         Ok(())
-    }),
+    }).noted(MODE),
     Row::with(&["-root-uid"], "USER", |request, value| {
         request.edits.root.uid = Some(user(words(value)?)?);
         Ok(())
@@ -275,11 +275,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::with(&["-force-file-mode"], "MODE", |request, value| {
         request.edits.file_mode = mode(value)?;
         Ok(())
-    }),
+    }).noted("not that of symbolic links; without `u`, `g` and `o` as permissions"),
     Row::with(&["-force-dir-mode"], "MODE", |request, value| {
         request.edits.dir_mode = mode(value)?;
         Ok(())
-    }),
+    }).noted(MODE),
     Row::with(&["-force-uid"], "USER", |request, value| {
         request.edits.uid = Some(user(words(value)?)?);
         Ok(())
@@ -325,7 +325,8 @@ pub(super) const ROWS: &[Row] = &[
     }),
     Row::flag(&["-one-file-system"], |it| it.sources.one_file_system = true)
         .noted("a subvolume of btrfs counts as a file system"),
-    Row::refused(&["-one-file-system-x"], "", NOT_YET),
+    Row::flag(&["-one-file-system-x"], |it| it.sources.no_mount_points = true)
+        .noted("a subvolume of btrfs counts as a file system"),
     // Extended attributes.
     Row::flag(&["-no-xattrs"], |request| request.edits.no_xattrs = true),
     Row::flag(&["-xattrs"], |request| request.edits.no_xattrs = false),
@@ -383,9 +384,19 @@ pub(super) const ROWS: &[Row] = &[
     Row::with(&["-true-action-file"], "FILE", action_file).noted(NO_LOG),
     Row::with(&["-false-action-file"], "FILE", action_file).noted(NO_LOG),
     // Tar archives.
-    Row::refused(&["-default-mode"], "MODE", NOT_YET),
-    Row::refused(&["-default-uid"], "USER", NOT_YET),
-    Row::refused(&["-default-gid"], "GROUP", NOT_YET),
+    Row::with(&["-default-mode"], "MODE", |request, value| {
+        let mode = ModeChange::parse(words(value)?)?;
+        request.sources.implied.permissions = mode.apply(0o755, true);
+        Ok(())
+    }).noted(MODE),
+    Row::with(&["-default-uid"], "USER", |request, value| {
+        request.sources.implied.uid = user(words(value)?)?;
+        Ok(())
+    }),
+    Row::with(&["-default-gid"], "GROUP", |request, value| {
+        request.sources.implied.gid = group(words(value)?)?;
+        Ok(())
+    }),
     Row::flag(&["-ignore-zeros"], |request| request.sources.ignore_zeros = true),
     Row::accepted(&["-numeric-owner"], "", "always: names in the archive are not looked up"),
     // For experts.
@@ -471,6 +482,8 @@ fn request() -> ImageRequest {
         commands: Some(spool_dir.clone()),
     };
     request.options.spool_dir = spool_dir;
+    let implied = &mut request.sources.implied;
+    (implied.uid, implied.gid) = linux::process_owner();
     request
 }
 

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use restow::{Address, SourceTree};
 use tree::Time;
-use tree::edit::Patterns;
+use tree::edit::{Patterns, Stats};
 
 use crate::message::tell;
 use crate::options::open_options;
@@ -30,7 +30,10 @@ pub(super) struct SourceRules {
     /// A single directory becomes one in the root.
     pub(super) keeps_directory: bool,
     pub(super) one_file_system: bool,
+    pub(super) no_mount_points: bool,
     pub(super) ignore_zeros: bool,
+    /// Directories that an archive does not have.
+    pub(super) implied: Stats,
 }
 
 /// The sources as one tree.
@@ -74,7 +77,9 @@ impl SourceRules {
     pub(super) fn gather(&self, given: Vec<PathBuf>) -> Result<Gathered> {
         let mut options = open_options();
         options.one_file_system = self.one_file_system;
+        options.no_mount_points = self.no_mount_points;
         options.ignore_zeros = self.ignore_zeros;
+        options.implied_dirs = self.implied;
         let is_stdin = given == [Path::new("-")];
         if (self.is_tar || self.list_end.is_some()) && !is_stdin {
             bail!("the source must be `-`: standard input");
@@ -99,6 +104,10 @@ impl SourceRules {
         if self.keeps_paths || listed.is_some() {
             gathered.sources = listed.clone().unwrap_or(given);
             let base = base_of(&gathered.sources)?;
+            for path in &gathered.sources {
+                let name = text::of_host_path(path, "-");
+                fs::symlink_metadata(path).with_context(|| format!("open {name}"))?;
+            }
             let paths = gathered
                 .sources
                 .iter()

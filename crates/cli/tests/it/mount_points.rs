@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use testkit::{TempDir, run, tool};
+use testkit::{TempDir, newer_tool, run, tool};
 
 /// Runs a script whose mounts go when it ends, and gives its standard output.
 pub(super) fn in_own_mounts(dir: &Path, script: &str) -> String {
@@ -63,6 +63,26 @@ mount --bind src/a src/b
 $restow ls --one-file-system -R src | sort | diff <(grep -vx b/hidden found) -
 "#;
     in_own_mounts(dir.path(), &(MOUNTS.to_owned() + script));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn mount_points_are_left_out_as_by_mksquashfs() {
+    let (Some(_), Some(theirs)) = (tool("unsquashfs"), newer_tool("mksquashfs")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    let script = r#"
+for option in -one-file-system -one-file-system-x; do
+    THEIRS src theirs.sqfs -noappend -quiet -no-progress $option
+    $restow mksquashfs src ours.sqfs -noappend $option
+    diff <(unsquashfs -ll theirs.sqfs) <(unsquashfs -ll ours.sqfs)
+    unsquashfs -l ours.sqfs | grep -c /t >> count
+done
+diff count <(printf '2\n1\n')
+"#;
+    let script = script.replace("THEIRS", &theirs.path().display().to_string());
+    in_own_mounts(dir.path(), &(MOUNTS.to_owned() + &script));
 }
 
 /// As in a file of ext4 with large inodes, of XFS or of btrfs.

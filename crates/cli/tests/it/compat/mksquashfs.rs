@@ -75,6 +75,8 @@ const BUILDING: &[Case] = &[
     ("", "mksquashfs d nowhere/IMG"),
     ("", "mksquashfs d/a e IMG -no-strip"),
     ("", "mksquashfs d/a e/a/z IMG -tarstyle"),
+    ("", "mksquashfs d/a nothing IMG -tarstyle"),
+    ("n", "mksquashfs - IMG -cpiostyle < missing"),
     ("n", "mksquashfs - IMG -cpiostyle < list"),
     ("n", "mksquashfs - IMG -cpiostyle0 < list0"),
     ("", "mksquashfs d IMG -cpiostyle < list"),
@@ -87,7 +89,7 @@ const BUILDING: &[Case] = &[
     ("", "mksquashfs d IMG -no-fragments -nopad"),
     ("", "mksquashfs d IMG -offset 4096"),
     ("", "mksquashfs d IMG -o 8K"),
-    ("r", "mksquashfs d IMG -no-hardlinks"),
+    ("", "mksquashfs d IMG -no-hardlinks"),
     ("nr", "mksquashfs d - -stream"),
     ("nr", "mksquashfs -fix IMG"),
 ];
@@ -213,7 +215,7 @@ const SELECTING: &[Case] = &[
     ("nt", "mksquashfs d e IMG -max-depth 2"),
     ("n", "mksquashfs d IMG -max-depth 0"),
     ("", "mksquashfs d IMG -one-file-system"),
-    ("nr", "mksquashfs d IMG -one-file-system-x"),
+    ("n", "mksquashfs d IMG -one-file-system-x"),
     ("", "mksquashfs d IMG -regex -e '^f$' 'a/.*gz' '... ^b'"),
     ("", "mksquashfs d IMG -wildcards -e '*'"),
     ("", "mksquashfs d IMG -wildcards -e '@(f|a|p)' 'two words'"),
@@ -311,11 +313,11 @@ const ARCHIVES: &[Case] = &[
     ("i", "sqfstar IMG < tar"),
     ("itmd", "sqfstar -force IMG < tar"),
     (
-        "r",
+        "ntd",
         "sqfstar -default-mode 700 -default-uid 5 -default-gid 6 IMG < tar",
     ),
-    ("r", "sqfstar -default-uid 5 IMG < tar"),
-    ("r", "sqfstar -default-gid 5 IMG < tar"),
+    ("ntmd", "sqfstar -default-uid 5 IMG < tar"),
+    ("ntmd", "sqfstar -default-gid 5 IMG < tar"),
 ];
 
 /// The examples of the manuals, other than those of `-action` and of the time of day.
@@ -473,7 +475,7 @@ fn fixture() -> TempDir {
     fs::hard_link(dir.join("d/a/big"), dir.join("d/hard")).unwrap();
     let shell = "ln -s f d/l; ln -s d link; mkfifo d/p; setfattr -n user.one -v 1 d/f d/a
         printf 'd/a\nd/p\ne/a/z\n' >list; tr '\n' '\\0' <list >list0; echo hello >text
-        printf 'a/*.gz\n... .dot\ne*\n' >globs; printf '# some\n  f\n\na/b\nnothing\n' >excluded; printf 'a/b 5\n./d/f -7\n' >sorted
+        printf 'd/a\\nnope\\n' >missing; printf 'a/*.gz\n... .dot\ne*\n' >globs; printf '# some\n  f\n\na/b\nnothing\n' >excluded; printf 'a/b 5\n./d/f -7\n' >sorted
         printf '# some\nnew D 9 755 1 2\n\"two words\" m 600 3 4\ndev B 9 660 0 6 8 1\n' >pseudo
         printf 'exclude@name(f) && \\\n depth(1)\nuid(5)@type(d)\n' >actions
         find d e -exec touch -h -d @1500000 {} +; touch -d @1000000 d d/f e d/a

@@ -87,6 +87,8 @@ pub struct HostDir {
     stored: Option<StoredExtents>,
     /// Where the root is, if nothing of other mounts and devices is shown.
     only: Option<Volume>,
+    /// Whether the mount points of others are left out.
+    hides_mount_points: bool,
 }
 
 /// A regular file, open for reading.
@@ -130,6 +132,7 @@ impl HostDir {
             changed: None,
             stored: None,
             only: None,
+            hides_mount_points: false,
         })
     }
 
@@ -142,6 +145,15 @@ impl HostDir {
     pub fn on_one_file_system(mut self) -> Result<HostDir> {
         self.only = Some(Volume::of(&linux::stat(&self.root)?));
         Ok(self)
+    }
+
+    /// The same, also without the mount points themselves.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    pub fn without_mount_points(mut self) -> Result<HostDir> {
+        self.hides_mount_points = true;
+        self.on_one_file_system()
     }
 
     /// The same directory, but if it is on btrfs, its files have the extents that are stored there,
@@ -337,6 +349,7 @@ impl HostDir {
         let stat = linux::stat(&open)?;
         self.check_identity(dir, &stat)?;
         let is_shown = |stat: &Stat| self.only.is_none_or(|only| only == Volume::of(stat));
+        let shows_mount_point = |stat: &Stat| !self.hides_mount_points && is_directory(stat);
         let mut listed: Vec<(Box<[u8]>, Stat)> = Vec::new();
         if !is_shown(&stat) {
             return Ok(listed);
@@ -351,8 +364,10 @@ impl HostDir {
         listed.reserve_exact(names.len());
         for name in names {
             match linux::stat_at(&open, &name) {
-                // A mounted directory is listed, a mounted file is not.
-                Ok(stat) if is_shown(&stat) || is_directory(&stat) => listed.push((name, stat)),
+                // A mounted directory can be listed, a mounted file is not.
+                Ok(stat) if is_shown(&stat) || shows_mount_point(&stat) => {
+                    listed.push((name, stat));
+                }
                 Ok(_) => {}
                 // It was removed after the directory was read, so it is no longer in it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
