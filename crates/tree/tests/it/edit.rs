@@ -66,6 +66,38 @@ fn no_file_is_deeper_than_the_maximum() {
     assert_eq!(deepest(2, lib), " usr usr/lib");
 }
 
+#[test]
+fn hard_links_become_files_and_links_lead_below_the_new_root() {
+    let edits = Edits {
+        no_hard_links: true,
+        retarget: Some((*b"usr/lib").into()),
+        ..Edits::default()
+    };
+    let mut fs = source();
+    let root = fs.root();
+    for (name, target) in [
+        ("in", "/usr/lib/x.o"),
+        ("bare", "usr/lib/x"),
+        ("at", "/usr/lib"),
+    ] {
+        fs.add_symlink(root, name, target.as_bytes());
+    }
+    let edited = Edited::new(Arc::new(fs), edits).unwrap();
+    let inventory = Inventory::of(&edited, &Limits::default()).unwrap();
+    assert_eq!(inventory.file_count(), inventory.entry_count());
+    for (name, target) in [
+        ("in", "/x.o"),
+        ("bare", "/x"),
+        ("at", "/usr/lib"),
+        ("link", "usr"),
+    ] {
+        let file = inventory.file(inventory.find(name.as_bytes()).unwrap());
+        let found = edited.read_link(inventory.ino(file)).unwrap();
+        assert_eq!(found, target.as_bytes());
+        assert_eq!(inventory.size(file), target.len() as u64);
+    }
+}
+
 /// All paths with permissions, owners and attributes.
 fn lines(fs: &dyn FileSystem) -> Vec<String> {
     let inventory = Inventory::of(fs, &Limits::default()).unwrap();

@@ -25,6 +25,39 @@ fn merge(fs: &dyn FileSystem, to: &Path, conflict: Conflict) -> Extracted {
     extract(&inventory, to, &options(conflict), &NoProgress).unwrap()
 }
 
+#[test]
+fn existing_directories_are_updated_on_demand() {
+    let mut fs = MemoryFs::new();
+    let root = fs.root();
+    let dir = fs.add_dir(root, "d");
+    fs.add_file(dir, "f", b"new");
+    for ino in [root, dir] {
+        fs.metadata_mut(ino).permissions = 0o750;
+        fs.metadata_mut(ino).mtime.seconds = 1_000_000;
+    }
+    let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
+    for updates in [false, true] {
+        let to = TempDir::new();
+        fs::create_dir(to.join("d")).unwrap();
+        fs::write(to.join("d/own"), "").unwrap();
+        let both = [to.path().to_owned(), to.join("d")];
+        for dir in &both {
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let options = ExtractOptions {
+            update_dirs: updates,
+            ..options(Conflict::Replace)
+        };
+        extract(&inventory, to.path(), &options, &NoProgress).unwrap();
+        assert!(to.join("d/own").exists() && to.join("d/f").exists());
+        for dir in &both {
+            let found = fs::metadata(dir).unwrap();
+            let state = (found.mode() & 0o777 == 0o750, found.mtime() == 1_000_000);
+            assert_eq!(state, (updates, updates), "{}", dir.display());
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Node {
     Dir,
