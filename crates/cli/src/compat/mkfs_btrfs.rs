@@ -500,7 +500,11 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
             .with_context(|| format!("set the length of {name}"))?;
     }
     if !request.is_quiet {
-        print_summary(&request, &name, summary.written_bytes)?;
+        match print_summary(&request, &name, summary.written_bytes) {
+            // The file system is complete without its description.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            printed => printed.context("write standard output")?,
+        }
     }
     // Those between subvolumes are split by mkfs.btrfs, too.
     let is_link = |it: &Unpreserved| matches!(it, Unpreserved::Links(_));

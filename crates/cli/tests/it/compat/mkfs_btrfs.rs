@@ -60,6 +60,12 @@ const LINES: &[&str] = &[
     // systemd-repart 252 (src/shared/mkfs-util.c).
     "-q -L root-x86-64 -U 032f5303-caa6-4e26-98eb-e18b936bc0ef img --nodiscard",
     "-q -L root -U 032f5303-caa6-4e26-98eb-e18b936bc0ef img --nodiscard -r src",
+    // Buildroot (fs/btrfs/btrfs.mk).
+    "-f -r src -L rootfs --byte-count 120m --nodesize 16384 --sectorsize 4096 new",
+    // OpenEmbedded (meta/classes-recipe/image_types.bbclass).
+    "-r src img",
+    // osbuild (stages/org.osbuild.mkfs.btrfs).
+    "-U 032f5303-caa6-4e26-98eb-e18b936bc0ef -L root img",
     // kiwi 11.1.6 (kiwi/filesystem/btrfs.py).
     "-L ROOT -U 032f5303-caa6-4e26-98eb-e18b936bc0ef --byte-count 157286400 img",
     "",
@@ -434,4 +440,63 @@ fn total_bytes(device: &str) -> u64 {
     let file = File::open(device).unwrap();
     file.read_exact_at(&mut bytes, 0x1_0070).unwrap();
     u64::from_le_bytes(bytes)
+}
+
+/// systemd-repart calls the programs by their names, in PATH, and puts what they made, or copies
+/// files, into its partitions.
+#[test]
+#[ignore = "needs root"]
+fn systemd_repart_makes_partitions_with_it_and_with_mksquashfs() {
+    let Some(repart) = tool("systemd-repart") else {
+        return;
+    };
+    let dir = TempDir::new();
+    make_sources(dir.path());
+    for folder in ["bin", "definitions"] {
+        fs::create_dir(dir.join(folder)).unwrap();
+    }
+    for name in ["mkfs.btrfs", "mksquashfs"] {
+        symlink(env!("CARGO_BIN_EXE_restow"), dir.join("bin").join(name)).unwrap();
+    }
+    for (kind, format, files) in [
+        ("root", "btrfs", "/src:/"),
+        ("usr", "squashfs", "/src/sub:/"),
+    ] {
+        let definition = format!(
+            "[Partition]\nType={kind}\nFormat={format}\nCopyFiles={files}\nSizeMinBytes=16M\n"
+        );
+        let name = format!("definitions/{kind}.conf");
+        fs::write(dir.join(&name), definition).unwrap();
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut repart = repart.command();
+    repart.args([
+        "--empty=create",
+        "--size=290M",
+        "--dry-run=no",
+        "--seed=random",
+    ]);
+    repart.arg(format!(
+        "--definitions={}",
+        dir.join("definitions").display()
+    ));
+    repart.arg(format!("--root={}", dir.path().display()));
+    repart.env("PATH", format!("{}:{path}", dir.join("bin").display()));
+    run(repart.arg(dir.join("disk")));
+    // The copy is the second transaction; mkfs.btrfs alone needs more.
+    let info = crate::ok(&dir, "info --image-at partition:1 --json disk").0;
+    assert!(info.contains("\"generation\":2,"), "{info}");
+    for (source, at) in [("src", "partition:1"), ("src/sub", "partition:2")] {
+        let words = [
+            "diff",
+            "--ignore",
+            "mtime,owner",
+            source,
+            "disk",
+            "--second-image-at",
+            at,
+        ];
+        let (code, out, told) = crate::run_in(dir.path(), words);
+        assert_eq!((code, &*out), (0, ""), "{at}: {told}");
+    }
 }
