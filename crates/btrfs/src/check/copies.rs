@@ -12,7 +12,7 @@ const PART_BYTES: u64 = 1 << 20;
 
 impl BtrfsChecker<'_> {
     /// Compares every copy of the written data of files without checksums with the first that can
-    /// be read. Of a striped chunk with parity, the second copy is the reconstruction.
+    /// be read. Of a striped chunk with parity, the further copies are reconstructions.
     pub(super) fn copies_without_checksums(&mut self) -> Result<()> {
         let ranges = std::mem::take(&mut self.without_checksums).into_joined();
         if self.options.data < DataCheck::Checksums {

@@ -210,7 +210,6 @@ fn is_readable(chunk: &Chunk, present: &[u64]) -> bool {
             let mut pairs = chunk.stripes.chunks(2);
             pairs.all(|pair| pair.iter().any(is_present))
         }
-        // Data is rebuilt from the first parity only.
-        Profile::Raid5 | Profile::Raid6 => missing.count() <= 1,
+        profile @ (Profile::Raid5 | Profile::Raid6) => missing.count() as u64 <= profile.parities(),
     }
 }

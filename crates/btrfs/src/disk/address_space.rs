@@ -2,8 +2,9 @@
 
 use tree::{Error, ReadAt, Result, to_u64, to_usize};
 
-use crate::disk::chunk::{Chunk, ChunkMap, Profile};
+use crate::disk::chunk::{Chunk, ChunkMap, Profile, Stripe};
 use crate::disk::key::{Logical, Physical};
+use crate::disk::parity::{self, Weights};
 use crate::disk::superblock::{DeviceInfo, Superblock};
 use crate::options::OpenOptions;
 
@@ -178,10 +179,12 @@ impl AddressSpace {
         Ok(chunk)
     }
 
-    /// The number of ways to read from a chunk: its copies, and reconstruction from parity.
+    /// The number of ways to read from a chunk: its copies, and reconstruction from each parity.
     pub(crate) fn copies(chunk: &Chunk) -> usize {
         match chunk.profile {
-            Profile::Raid5 | Profile::Raid6 => 2,
+            profile @ (Profile::Raid5 | Profile::Raid6) => {
+                to_usize(profile.parities()).saturating_add(1)
+            }
             _ => chunk.copies(),
         }
     }
@@ -202,7 +205,7 @@ impl AddressSpace {
             if copy <= last {
                 self.read_device(place.device, place.at, part)?;
             } else {
-                self.rebuild(chunk, at, part)?;
+                self.rebuild(chunk, at, part, copy.saturating_sub(last) > 1)?;
             }
             at = Logical(at.0.saturating_add(place.len));
             left = rest;
@@ -237,10 +240,32 @@ impl AddressSpace {
     }
 
     /// Reconstructs bytes of one stripe of a RAID5 or RAID6 chunk from the other stripes and the
-    /// first parity.
-    fn rebuild(&self, chunk: &Chunk, logical: Logical, buf: &mut [u8]) -> Result<()> {
+    /// first parity; or from the second one, which with the first can do without one more stripe.
+    fn rebuild(
+        &self,
+        chunk: &Chunk,
+        logical: Logical,
+        buf: &mut [u8],
+        by_second: bool,
+    ) -> Result<()> {
         let place = chunk.place(logical, to_u64(buf.len()), 0);
-        let second_parity = chunk.second_parity(logical);
+        let data = chunk.data_stripes();
+        let in_row = |index| chunk.place_in_row(index, logical);
+        let weights = if by_second {
+            let is_absent = |(index, stripe): &(usize, &Stripe)| {
+                *index != place.stripe
+                    && in_row(*index) < data
+                    && self.device(stripe.device).is_none()
+            };
+            let mut absent = chunk.stripes.iter().enumerate().filter(is_absent);
+            let other = absent.next().map(|(index, _)| in_row(index));
+            Weights::second(in_row(place.stripe), other).ok_or_else(|| {
+                let what = "RAID6 chunk has more than 255 stripes of data";
+                Error::corrupt(what, logical.0, to_u64(data))
+            })?
+        } else {
+            Weights::FIRST
+        };
         buf.fill(0);
         let mut other = vec![0; buf.len()];
         // A device can have several stripes of a damaged chunk, so the device does not say which
@@ -249,13 +274,12 @@ impl AddressSpace {
         let begin = lost.map_or(0, |lost| lost.at.0);
         let offset = place.at.0.saturating_sub(begin);
         for (index, stripe) in chunk.stripes.iter().enumerate() {
-            if index != place.stripe && Some(index) != second_parity {
+            let times = weights.of(in_row(index), data);
+            if index != place.stripe && times != 0 {
                 // `Chunk::parse` checked that the ends of stripes do not overflow.
                 let at = Physical(stripe.at.0.saturating_add(offset));
                 self.read_device(stripe.device, at, &mut other)?;
-                for (byte, other) in buf.iter_mut().zip(&other) {
-                    *byte ^= other;
-                }
+                parity::add(buf, &other, times);
             }
         }
         Ok(())
@@ -309,7 +333,7 @@ fn newest_of_its_own<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::chunk::{STRIPE_BYTES, Stripe};
+    use crate::disk::chunk::STRIPE_BYTES;
     use crate::disk::flags::block_group;
 
     /// Linux makes no such chunk, but nothing in the format forbids it.

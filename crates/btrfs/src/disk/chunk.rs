@@ -277,18 +277,21 @@ impl Chunk {
         }
     }
 
-    /// The stripe that holds the second parity of the row that contains an address.
+    /// The stripes of a row that hold data.
+    pub(crate) fn data_stripes(&self) -> usize {
+        (self.stripes.len()).saturating_sub(to_usize(self.profile.parities()))
+    }
+
+    /// The place of a stripe in the row that contains an address: first there are the stripes of
+    /// data, behind them the parities.
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "`parse` checked that there are three stripes"
+        reason = "`parse` checked that there are more stripes than parities"
     )]
-    pub(crate) fn second_parity(&self, logical: Logical) -> Option<usize> {
-        if self.profile != Profile::Raid6 {
-            return None;
-        }
+    pub(crate) fn place_in_row(&self, stripe: usize, logical: Logical) -> usize {
         let count = to_u64(self.stripes.len());
-        let row = (logical.0 - self.start.0) / STRIPE_BYTES / (count - 2);
-        Some(to_usize((count - 1 + row) % count))
+        let row = (logical.0 - self.start.0) / STRIPE_BYTES / to_u64(self.data_stripes());
+        to_usize((to_u64(stripe) + count - row % count) % count)
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod flags;
 pub(crate) mod inode;
 pub(crate) mod key;
 pub(crate) mod node;
+mod parity;
 pub(crate) mod raw;
 pub(crate) mod subvolume;
 pub(crate) mod superblock;

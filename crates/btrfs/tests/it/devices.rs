@@ -100,6 +100,15 @@ fn every_profile_of_several_devices() {
         if !may_be_lost {
             continue;
         }
+        // Two copies of each tree block are lost with two devices, and both are data, data and a
+        // parity, or both parities in different rows.
+        for lost in (0..count).filter(|_| data == "raid6") {
+            let mut rest = all.clone();
+            rest.remove(lost);
+            rest.remove(lost % rest.len());
+            assert_eq!(theirs.difference(&read(&rest).unwrap()), "", "{data}");
+            assert_eq!(findings(&open(&rest).unwrap()).1, [""; 0], "{data}");
+        }
         // On one device, everything that chunks hold is overwritten.
         let file = OpenOptions::new().write(true).open(all[1]).unwrap();
         let id = 2;

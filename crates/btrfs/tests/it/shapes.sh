@@ -142,6 +142,9 @@ cp --reflink=always $F1 $C/1; cp --reflink=always $F3 $C/3
 #: RAID6 without a device
 mk -d raid6 -m raid1c3 $D1 $D2 $D3 $D4; btrfs device scan $D2 $D3 $D4 >/dev/null; on; full; off
 for n in 1 3 4; do cp --reflink=always ${F1%1}$n $C/$n; done
+#: RAID6 without two devices
+mk -d raid6 -m raid1c3 $D1 $D2 $D3 $D4; btrfs device scan $D2 $D3 $D4 >/dev/null; on; full; off
+for n in 1 3; do cp --reflink=always ${F1%1}$n $C/$n; done
 #: a replaced device
 mk -d raid1 -m raid1 $D1 $D2; btrfs device scan $D2 >/dev/null; on; full
 btrfs replace start -B -f 2 $D3 $M >/dev/null; files $M/more 5; off
