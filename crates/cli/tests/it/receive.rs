@@ -285,6 +285,13 @@ pub(crate) fn send(btrfs: &Tool, at: &Path, options: &[&str], name: &str) -> Vec
     run(command.current_dir(at).stderr(Stdio::null())).stdout
 }
 
+/// Whether `btrfs receive` has kept the times of the root: a stream of Linux does not always set
+/// them after its last change of the root.
+fn keeps_root_times(sent: &Path, received: &Path) -> bool {
+    let mtime = |dir| fs::metadata(dir).unwrap().modified().unwrap();
+    mtime(sent) == mtime(received)
+}
+
 #[test]
 #[ignore = "needs root"]
 fn subvolumes_are_received_as_btrfs_receive_does() {
@@ -340,8 +347,12 @@ fn subvolumes_are_received_as_btrfs_receive_does() {
             let again = ["--proto", "2", "--compressed-data"];
             let again_incremental = [&again[..], &["-p", "a"]].concat();
             for (options, name) in [(&again[..], "a"), (&again_incremental, "b")] {
-                let [ours, theirs] = [&targets[0], &targets[1]]
-                    .map(|target| normal(&send(&btrfs, target.path(), options, name)));
+                let keeps = keeps_root_times(&at.join(name), &targets[1].path().join(name));
+                let [ours, theirs] = [&targets[0], &targets[1]].map(|target| {
+                    let mut lines = normal(&send(&btrfs, target.path(), options, name));
+                    lines.retain(|line| keeps || !line.starts_with("utimes  "));
+                    lines
+                });
                 let first = ours
                     .iter()
                     .zip(&theirs)
@@ -350,9 +361,17 @@ fn subvolumes_are_received_as_btrfs_receive_does() {
                 assert_eq!(ours.len(), theirs.len(), "seed {seed} {proto:?} {name}");
             }
             for name in ["a", "b"] {
-                let sent = manifest(&at.join(name));
+                let aspects = Aspects {
+                    mtime: keeps_root_times(&at.join(name), &targets[1].path().join(name)),
+                    ..Aspects::default()
+                };
+                let of = |dir: &Path| {
+                    let dir = HostDir::open(&dir.join(name)).unwrap();
+                    Manifest::of(&dir, &aspects).unwrap()
+                };
+                let sent = of(at);
                 for target in &targets {
-                    let difference = sent.difference(&manifest(&target.path().join(name)));
+                    let difference = sent.difference(&of(target.path()));
                     assert_eq!(difference, "", "seed {seed} {proto:?} {name}");
                 }
                 let show = |target: &Mount| {
