@@ -667,7 +667,13 @@ fn make(mut request: ImageRequest, gathered: Gathered, dst: &Path) -> Result<Exi
             to: offset,
             count: count.saturating_add(1),
         };
-        (edits.uid_maps, edits.gid_maps) = (vec![map], vec![map]);
+        // As in theirs, the sum has 32 bits.
+        let beyond = IdMap {
+            from: offset.wrapping_neg(),
+            to: 0,
+            count: offset,
+        };
+        (edits.uid_maps, edits.gid_maps) = (vec![map, beyond], vec![map, beyond]);
         for id in [&mut edits.uid, &mut edits.gid].into_iter().flatten() {
             *id = id
                 .checked_add(offset)

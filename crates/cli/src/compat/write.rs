@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use restow::{CopyJob, CopyOptions, CopySummary, Format, SourceTree};
 use tree::Progress;
 use tree::edit::Edits;
@@ -90,7 +90,6 @@ pub(super) fn write_after(
     shown: Shown,
     before: impl FnOnce(&CopyJob<'_>) -> Result<()>,
 ) -> Result<CopySummary> {
-    let name = text::of_host_path(dst, "standard output");
     let source = source.for_format(format, dst, options)?;
     let bar = Bar::new("copied", shown != Shown::Bar);
     let percentage = Percentage::default();
@@ -107,8 +106,7 @@ pub(super) fn write_after(
         let summary = job.write(progress, &mut |_| {})?;
         names.finish();
         Ok::<_, anyhow::Error>(summary)
-    })
-    .with_context(|| format!("write {name}"))?;
+    })?;
     let words = CopyWords::of((dst, format), None, &source, &summary);
     words.losses.iter().for_each(|(_, words)| tell(words));
     words.lost.iter().for_each(|words| tell(words));
