@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::error::refuse;
 use crate::{Result, text};
 
-/// A place that other programs reach, and what leads there.
+/// A place that other programs reach, and the program that leads there.
 pub(crate) struct RemotePlace {
     start: &'static str,
     pub(crate) noun: &'static str,

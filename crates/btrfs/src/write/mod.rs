@@ -2,7 +2,7 @@
 //!
 //! The data is written first, extent by extent, while worker threads compress ahead. By then the
 //! content of all trees is known: they are measured, placed after the data, and written. The
-//! superblocks come last. Nothing is written twice, except for what has two copies.
+//! superblocks come last. Nothing is written twice, except for data with two copies.
 
 mod builder;
 mod data;

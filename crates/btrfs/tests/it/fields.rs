@@ -808,7 +808,7 @@ fn reason(words: &str) -> Option<&'static str> {
     reasons.next().map(|(reason, _)| *reason)
 }
 
-/// What is broken, without the place and the value.
+/// The broken rule, without the place and the value.
 fn words(finding: &str) -> String {
     let finding = finding.split(" (found ").next().unwrap_or(finding);
     let is_tree = |(tree, _): &(&str, &str)| tree.starts_with("tree ") && !tree.contains("block");
@@ -816,7 +816,8 @@ fn words(finding: &str) -> String {
     words.map_or(finding, |(_, words)| words).to_owned()
 }
 
-/// What each judge and we find in each change. The processes that are asked take most of the time.
+/// The findings of each judge and of ours in each change. The processes that are asked take most
+/// of the time.
 fn verdicts(
     good: &BtrfsImage,
     changes: &[&Change],

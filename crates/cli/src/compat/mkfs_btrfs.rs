@@ -18,12 +18,12 @@ use restow::{
 use tree::edit::Edits;
 use tree::{FileAttributes, HostTimes, Time};
 
-use super::options::{Effect, OptionRow, Style, parse};
+use super::options::{OptionRow, Style, parse};
 use super::write::write;
 use crate::options::{bytes, epoch, joined, settings, uuid};
 use crate::text;
 
-/// What the command line says.
+/// The contents of the command line.
 #[derive(Default)]
 pub(super) struct NewFileSystem {
     copy: CopyOptions,
@@ -34,7 +34,7 @@ pub(super) struct NewFileSystem {
     reflinks: bool,
     overwrites: bool,
     is_quiet: bool,
-    /// What is printed instead of anything else.
+    /// The output that takes the place of any other.
     prints: Option<&'static str>,
 }
 
@@ -63,199 +63,107 @@ const ROOM: u64 = 64 << 20;
 /// `O_EXCL`: a block device that is mounted or otherwise in use does not open.
 const EXCLUSIVE: i32 = 0o200;
 
+type Row = OptionRow<NewFileSystem>;
+
 /// Its options.
-pub(super) const ROWS: &[OptionRow<NewFileSystem>] = &[
-    OptionRow {
-        names: &["-b", "--byte-count"],
-        value: "SIZE",
-        effect: Effect::Value(|request, size| {
-            request.size = Some(bytes(words(size)?)?);
-            Ok(())
-        }),
-        note: "smaller file systems than theirs are possible",
-    },
-    OptionRow {
-        names: &["--csum", "--checksum"],
-        value: "TYPE",
-        effect: Effect::Value(|request, name| {
-            let name = match words(name)? {
-                "blake2" => "blake2b",
-                name => name,
-            };
-            let found = ChecksumType::ALL.into_iter().find(|it| it.name() == name);
-            request.copy.btrfs.checksum =
-                found.context("must be crc32c, xxhash, sha256 or blake2")?;
-            Ok(())
-        }),
-        note: "",
-    },
-    OptionRow {
-        names: &["-d", "--data"],
-        value: "PROFILE",
-        effect: Effect::Value(|request, name| {
-            request.copy.btrfs.data = profile(name)?;
-            Ok(())
-        }),
-        note: "single or dup; the others are refused",
-    },
-    OptionRow {
-        names: &["-m", "--metadata"],
-        value: "PROFILE",
-        effect: Effect::Value(|request, name| {
-            request.copy.btrfs.metadata = profile(name)?;
-            Ok(())
-        }),
-        note: "single or dup; the others are refused",
-    },
-    OptionRow {
-        names: &["-M", "--mixed"],
-        value: "",
-        effect: Effect::Refused,
-        note: "data and metadata are in separate block groups",
-    },
-    OptionRow {
-        names: &["-n", "--nodesize"],
-        value: "SIZE",
-        effect: Effect::Value(|request, size| {
-            request.copy.btrfs.nodesize = u32::try_from(bytes(words(size)?)?)?;
-            Ok(())
-        }),
-        note: "",
-    },
-    OptionRow {
-        names: &["-s", "--sectorsize"],
-        value: "SIZE",
-        effect: Effect::Value(|_, size| match bytes(words(size)?)? {
+pub(super) const ROWS: &[Row] = &[
+    Row::with(&["-b", "--byte-count"], "SIZE", |request, size| {
+        request.size = Some(bytes(words(size)?)?);
+        Ok(())
+    })
+    .noted("smaller file systems than theirs are possible"),
+    Row::with(&["--csum", "--checksum"], "TYPE", |request, name| {
+        let name = match words(name)? {
+            "blake2" => "blake2b",
+            name => name,
+        };
+        let found = ChecksumType::ALL.into_iter().find(|it| it.name() == name);
+        request.copy.btrfs.checksum = found.context("must be crc32c, xxhash, sha256 or blake2")?;
+        Ok(())
+    }),
+    Row::with(&["-d", "--data"], "PROFILE", |request, name| {
+        request.copy.btrfs.data = profile(name)?;
+        Ok(())
+    })
+    .noted("single or dup; the others are refused"),
+    Row::with(&["-m", "--metadata"], "PROFILE", |request, name| {
+        request.copy.btrfs.metadata = profile(name)?;
+        Ok(())
+    })
+    .noted("single or dup; the others are refused"),
+    Row::refused(
+        &["-M", "--mixed"],
+        "",
+        "data and metadata are in separate block groups",
+    ),
+    Row::with(&["-n", "--nodesize"], "SIZE", |request, size| {
+        request.copy.btrfs.nodesize = u32::try_from(bytes(words(size)?)?)?;
+        Ok(())
+    }),
+    Row::with(&["-s", "--sectorsize"], "SIZE", |_, size| {
+        match bytes(words(size)?)? {
             4096 => Ok(()),
             _ => bail!("restow writes sectors of 4096 bytes"),
-        }),
-        note: "4096; others are refused",
-    },
-    OptionRow {
-        names: &["-L", "--label"],
-        value: "LABEL",
-        effect: Effect::Value(|request, label| {
-            request.copy.btrfs.label = label.as_bytes().to_vec();
-            Ok(())
-        }),
-        note: "",
-    },
-    OptionRow {
-        names: &["-K", "--nodiscard"],
-        value: "",
-        effect: Effect::Accepted,
-        note: "a device is never discarded, and a file always emptied",
-    },
-    OptionRow {
-        names: &["-r", "--rootdir"],
-        value: "DIR",
-        effect: Effect::Value(|request, dir| {
-            request.rootdir = Some(dir.into());
-            Ok(())
-        }),
-        note: "a new file has 64 MiB of free space",
-    },
-    OptionRow {
-        names: &["--compress"],
-        value: "ALGO[:LEVEL]",
-        effect: Effect::Value(|request, codec| {
-            let codec = words(codec)?;
-            let bare = codec.strip_suffix(":0").or(codec.strip_suffix(':'));
-            request.copy.btrfs.compression = settings(bare.unwrap_or(codec))?;
-            Ok(())
-        }),
-        note: "also zstd:-15 to -1 and lzo:2 to 9; a sample decides whether a file is tried",
-    },
-    OptionRow {
-        names: &["-u", "--subvol"],
-        value: "[TYPE:]SUBDIR",
-        effect: Effect::Value(subvolume),
-        note: "",
-    },
-    OptionRow {
-        names: &["--inode-flags"],
-        value: "FLAGS:PATH",
-        effect: Effect::Value(|request, flags| {
-            let (flags, path) = split(flags.as_bytes()).context("must be FLAGS:PATH")?;
-            let mut attributes = FileAttributes(0);
-            for flag in flags.split(|&byte| byte == b',') {
-                attributes.0 |= match flag {
-                    b"nodatacow" => FileAttributes::NO_COW,
-                    b"nodatasum" => FileAttributes::NO_CHECKSUMS,
-                    flag => bail!("{} is not a flag", text::of_name(flag)),
-                };
-            }
-            request.copy.attributes.push((joined(path), attributes));
-            Ok(())
-        }),
-        note: "",
-    },
-    OptionRow {
-        names: &["--reflink"],
-        value: "",
-        effect: Effect::Flag(|request| request.reflinks = true),
-        note: "the data is copied, and a message says so",
-    },
-    OptionRow {
-        names: &["--shrink"],
-        value: "",
-        effect: Effect::Flag(|request| request.shrinks = true),
-        note: "smaller than theirs, with the free space that Linux needs to write",
-    },
-    OptionRow {
-        names: &["-O", "--features"],
-        value: "LIST",
-        effect: Effect::Value(features),
-        note: "block-group-tree on or off, and what is always on; the others are refused",
-    },
-    OptionRow {
-        names: &["-R", "--runtime-features"],
-        value: "LIST",
-        effect: Effect::Value(features),
-        note: "as -O",
-    },
-    OptionRow {
-        names: &["-f", "--force"],
-        value: "",
-        effect: Effect::Flag(|request| request.overwrites = true),
-        note: "also needed to write over an archive or a send stream",
-    },
-    OptionRow {
-        names: &["-q", "--quiet"],
-        value: "",
-        effect: Effect::Flag(|request| request.is_quiet = true),
-        note: "",
-    },
-    OptionRow {
-        names: &["-v", "--verbose"],
-        value: "",
-        effect: Effect::Flag(|request| request.is_quiet = false),
-        note: "",
-    },
-    OptionRow {
-        names: &["-U", "--uuid"],
-        value: "UUID",
-        effect: Effect::Value(|request, id| {
-            request.copy.btrfs.uuid = Some(uuid(words(id)?)?);
-            Ok(())
-        }),
-        note: "",
-    },
-    OptionRow {
-        names: &["--device-uuid"],
-        value: "UUID",
-        effect: Effect::Value(|request, id| {
-            request.copy.btrfs.device_uuid = Some(uuid(words(id)?)?);
-            Ok(())
-        }),
-        note: "",
-    },
-    OptionRow {
-        names: &["-V", "--version"],
-        value: "",
-        effect: Effect::Flag(|request| request.prints = Some(VERSION)),
-        note: "",
-    },
+        }
+    })
+    .noted("4096; others are refused"),
+    Row::with(&["-L", "--label"], "LABEL", |request, label| {
+        request.copy.btrfs.label = label.as_bytes().to_vec();
+        Ok(())
+    }),
+    Row::accepted(
+        &["-K", "--nodiscard"],
+        "",
+        "a device is never discarded, and a file always emptied",
+    ),
+    Row::with(&["-r", "--rootdir"], "DIR", |request, dir| {
+        request.rootdir = Some(dir.into());
+        Ok(())
+    })
+    .noted("a new file has 64 MiB of free space"),
+    Row::with(&["--compress"], "ALGO[:LEVEL]", |request, codec| {
+        let codec = words(codec)?;
+        let bare = codec.strip_suffix(":0").or(codec.strip_suffix(':'));
+        request.copy.btrfs.compression = settings(bare.unwrap_or(codec))?;
+        Ok(())
+    })
+    .noted("also zstd:-15 to -1 and lzo:2 to 9; a sample decides whether a file is tried"),
+    Row::with(&["-u", "--subvol"], "[TYPE:]SUBDIR", subvolume),
+    Row::with(&["--inode-flags"], "FLAGS:PATH", |request, flags| {
+        let (flags, path) = split(flags.as_bytes()).context("must be FLAGS:PATH")?;
+        let mut attributes = FileAttributes(0);
+        for flag in flags.split(|&byte| byte == b',') {
+            attributes.0 |= match flag {
+                b"nodatacow" => FileAttributes::NO_COW,
+                b"nodatasum" => FileAttributes::NO_CHECKSUMS,
+                flag => bail!("{} is not a flag", text::of_name(flag)),
+            };
+        }
+        request.copy.attributes.push((joined(path), attributes));
+        Ok(())
+    }),
+    Row::flag(&["--reflink"], |request| request.reflinks = true)
+        .noted("the data is copied, and a message says so"),
+    Row::flag(&["--shrink"], |request| request.shrinks = true)
+        .noted("smaller than theirs, with the free space that Linux needs to write"),
+    Row::with(&["-O", "--features"], "LIST", features)
+        .noted("block-group-tree on or off, and what is always on; the others are refused"),
+    Row::with(&["-R", "--runtime-features"], "LIST", features).noted("as -O"),
+    Row::flag(&["-f", "--force"], |request| request.overwrites = true)
+        .noted("also needed to write over an archive or a send stream"),
+    Row::flag(&["-q", "--quiet"], |request| request.is_quiet = true),
+    Row::flag(&["-v", "--verbose"], |request| request.is_quiet = false),
+    Row::with(&["-U", "--uuid"], "UUID", |request, id| {
+        request.copy.btrfs.uuid = Some(uuid(words(id)?)?);
+        Ok(())
+    }),
+    Row::with(&["--device-uuid"], "UUID", |request, id| {
+        request.copy.btrfs.device_uuid = Some(uuid(words(id)?)?);
+        Ok(())
+    }),
+    Row::flag(&["-V", "--version"], |request| {
+        request.prints = Some(VERSION);
+    }),
 ];
 
 fn words(value: &OsStr) -> Result<&str> {
@@ -270,7 +178,7 @@ fn profile(name: &OsStr) -> Result<Profile> {
     })
 }
 
-/// What is before and behind the first colon.
+/// The parts before and behind the first colon.
 fn split(words: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = words.iter().position(|&byte| byte == b':')?;
     Some((&words[..colon], &words[colon + 1..]))

@@ -25,7 +25,7 @@ use crate::message::tell;
 use crate::options::{bytes, epoch, group, open_options, squashfs_settings, user};
 use crate::text;
 
-/// What the command line says.
+/// The contents of the command line.
 #[derive(Default)]
 pub(super) struct ImageRequest {
     codec: Option<String>,

@@ -17,7 +17,7 @@ pub(super) struct OptionRow<T: 'static> {
     pub(super) note: &'static str,
 }
 
-/// What an option does here.
+/// The effect of an option here.
 #[allow(dead_code, reason = "the programs of squashfs-tools use the others")]
 pub(super) enum Effect<T: 'static> {
     /// The same as in the program, without a value.
@@ -152,7 +152,7 @@ pub(super) fn described<'a, T: 'static>(
     rows.into_iter().map(OptionRow::described).collect()
 }
 
-/// Sets what the options among `words` say, and returns the other words.
+/// Applies the options among `words`, and returns the other words.
 ///
 /// # Errors
 /// An option is unknown or refused, or has no value or a wrong one; the error names it.

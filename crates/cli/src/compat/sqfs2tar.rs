@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use restow::{Address, CopyOptions, Format, OpenOptions, SourceTree, Unpreserved};
 use tree::edit::{Edits, Patterns, Selection};
 
-use super::options::{Effect, OptionRow, Style, parse};
+use super::options::{OptionRow, Style, parse};
 use super::write::write;
 
-/// What the command line says.
+/// The contents of the command line.
 #[derive(Default)]
 pub(super) struct Request {
     format: Option<Format>,
@@ -24,64 +24,35 @@ pub(super) struct Request {
     is_strict: bool,
 }
 
+type Row = OptionRow<Request>;
+
 /// Its options.
-pub(super) const ROWS: &[OptionRow<Request>] = &[
-    OptionRow {
-        names: &["-c", "--compressor"],
-        value: "NAME",
-        effect: Effect::Value(|request, name| {
-            request.format = Some(match name.to_str() {
-                Some("gzip") => Format::TarGz,
-                Some("xz") => Format::TarXz,
-                Some("zstd") => Format::TarZst,
-                _ => bail!("must be gzip, xz or zstd"),
-            });
-            Ok(())
-        }),
-        note: "without bzip2",
-    },
-    OptionRow {
-        names: &["-d", "--subdir"],
-        value: "DIR",
-        effect: Effect::Value(|request, dir| {
-            request.dirs.push(dir.to_owned());
-            Ok(())
-        }),
-        note: "",
-    },
-    OptionRow {
-        names: &["-k", "--keep-as-dir"],
-        value: "",
-        effect: Effect::Flag(|request| request.keeps_dir = true),
-        note: "",
-    },
-    OptionRow {
-        names: &["-r", "--root-becomes"],
-        value: "DIR",
-        effect: Effect::Value(|request, dir| {
-            request.root = dir.to_owned();
-            Ok(())
-        }),
-        note: "without it, the root is `./`",
-    },
-    OptionRow {
-        names: &["-X", "--no-xattr"],
-        value: "",
-        effect: Effect::Flag(|request| request.no_xattrs = true),
-        note: "",
-    },
-    OptionRow {
-        names: &["-L", "--no-hard-links"],
-        value: "",
-        effect: Effect::Flag(|request| request.no_hard_links = true),
-        note: "",
-    },
-    OptionRow {
-        names: &["-s", "--no-skip"],
-        value: "",
-        effect: Effect::Flag(|request| request.is_strict = true),
-        note: "",
-    },
+pub(super) const ROWS: &[Row] = &[
+    Row::with(&["-c", "--compressor"], "NAME", |request, name| {
+        request.format = Some(match name.to_str() {
+            Some("gzip") => Format::TarGz,
+            Some("xz") => Format::TarXz,
+            Some("zstd") => Format::TarZst,
+            _ => bail!("must be gzip, xz or zstd"),
+        });
+        Ok(())
+    })
+    .noted("without bzip2"),
+    Row::with(&["-d", "--subdir"], "DIR", |request, dir| {
+        request.dirs.push(dir.to_owned());
+        Ok(())
+    }),
+    Row::flag(&["-k", "--keep-as-dir"], |request| request.keeps_dir = true),
+    Row::with(&["-r", "--root-becomes"], "DIR", |request, dir| {
+        request.root = dir.to_owned();
+        Ok(())
+    })
+    .noted("without it, the root is `./`"),
+    Row::flag(&["-X", "--no-xattr"], |request| request.no_xattrs = true),
+    Row::flag(&["-L", "--no-hard-links"], |request| {
+        request.no_hard_links = true;
+    }),
+    Row::flag(&["-s", "--no-skip"], |request| request.is_strict = true),
 ];
 
 /// Writes the archive.

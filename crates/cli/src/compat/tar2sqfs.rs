@@ -15,7 +15,7 @@ use super::options::{OptionRow, Style, parse};
 use super::write::write;
 use crate::options::{bytes, epoch, squashfs_settings};
 
-/// What the command line says.
+/// The contents of the command line.
 pub(super) struct ImageOptions {
     root: Option<OsString>,
     keeps_targets: bool,

@@ -14,7 +14,7 @@ use crate::copy::{CopyWords, Names};
 use crate::message::tell;
 use crate::text;
 
-/// What is printed during a copy.
+/// The output during a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     Nothing,
@@ -78,7 +78,7 @@ pub(super) fn write_shown(
     write_after(source, to, edits, options, shown, |_| Ok(()))
 }
 
-/// The same; `before` sees what will be copied.
+/// The same; `before` sees the files that will be copied.
 ///
 /// # Errors
 /// As for [`write`], and those of `before`.

@@ -549,7 +549,7 @@ assert struct.unpack_from('=Qi', args, 40) == (1 << 20, 0), args
     let deduplicated = send(laptop, &["send", "-p", "a", "b"], "deduplicated");
     let manifest = |at: &Path| run_in(at, ["manifest", "."]).1;
     let expected = manifest(&laptop.join("b"));
-    // Only `-v` prints a word about the transaction: fstests' btrfs/191 compares what is printed.
+    // Only `-v` prints a word about the transaction: fstests' btrfs/191 compares the output.
     let receive_other = |file: &Path, to: &Path, more: &[&str], verbose: bool| {
         let mut command = restow(["receive", "-f"]);
         command.args([file, to]).args(more);

@@ -363,7 +363,7 @@ fn reason(words: &str) -> Option<&'static str> {
     reasons.next().map(|(reason, _)| *reason)
 }
 
-/// What is broken, without the value, the place and the path.
+/// The broken rule, without the value, the place and the path.
 fn words(finding: &str) -> String {
     let words = finding.trim_start_matches("cannot be opened: ");
     let words = words.trim_start_matches("limit reached: ");

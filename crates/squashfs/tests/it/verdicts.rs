@@ -423,7 +423,7 @@ pub(crate) fn build(
     image.bytes
 }
 
-/// What the check finds wrong with an image, or the error on opening it.
+/// The findings of the check in an image, or the error on opening it.
 pub(crate) fn verdict(image: &[u8]) -> Vec<String> {
     let image = match Squashfs::open(image.to_vec()) {
         Ok(image) => image,

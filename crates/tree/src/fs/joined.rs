@@ -417,7 +417,7 @@ fn storage_of(grafts: &[Graft]) -> Storage {
     }
     all.fold(first, |joined, other| Storage {
         store: StoreId::new(),
-        // Of a tree without encoded extents there is nothing that another encoding could be of.
+        // A tree without encoded extents has nothing to encode in another way.
         block_encoding: match (joined.stored_extents, other.stored_extents) {
             (_, false) => joined.block_encoding,
             (false, true) => other.block_encoding,

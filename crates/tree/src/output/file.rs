@@ -64,7 +64,7 @@ impl Drop for InPlace {
 }
 
 impl FileTarget {
-    /// What [`Output::in_place`](super::Output::in_place) opens.
+    /// The file or device of [`Output::in_place`](super::Output::in_place).
     pub(super) fn in_place(to: &Path) -> Result<FileTarget> {
         let kind = std::fs::metadata(to)?.file_type();
         if kind.is_block_device() {

@@ -11,7 +11,7 @@ use tree::edit::{PatternSyntax, Patterns};
 use crate::compat::options::{Effect, OptionRow};
 use crate::options;
 
-/// What the command line says.
+/// The contents of the command line.
 #[derive(Default)]
 pub(in crate::compat) struct UnsquashOptions {
     pub(super) task: Task,
@@ -39,7 +39,7 @@ pub(in crate::compat) struct UnsquashOptions {
     pub(super) prints_version: bool,
 }
 
-/// What is done.
+/// The task.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Task {
     #[default]

@@ -84,7 +84,7 @@ fn run_with(rows: &[Row], words: &[OsString], mut request: UnsquashOptions) -> R
     })
 }
 
-/// Does what is asked for, and returns whether nothing was lost.
+/// Does the task, and returns whether nothing was lost.
 fn perform(
     request: &UnsquashOptions,
     source: SourceTree,
@@ -144,7 +144,7 @@ fn dest(request: &UnsquashOptions) -> &Path {
     (request.dest.as_deref()).unwrap_or(Path::new("squashfs-root"))
 }
 
-/// What is left out and changed.
+/// The files that are left out, and the changes.
 fn edits(request: &UnsquashOptions, source: &SourceTree, files: &[OsString]) -> Result<Edits> {
     let selected = &request.selection;
     let (operands, excluded) = if selected.excludes {

@@ -103,7 +103,7 @@ const NEWER_LINES: &[&str] = &[
     "-L var -U bec19d2c-a408-4dc2-9c93-1754a15e4150 -r src --sectorsize=4096 new --shrink",
 ];
 
-/// What restow refuses or does otherwise, without a case above.
+/// Refusals and differences of restow without a case above.
 const OTHER_LINES: &[&str] = &["-M img", "--mixed img", "-r src --reflink img"];
 
 fn make_sources(dir: &Path) {

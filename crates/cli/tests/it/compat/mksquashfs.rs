@@ -628,7 +628,7 @@ fn try_all(cases: &[Case]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// Runs a line with the program and with ours: the images, and what both printed.
+/// Runs a line with the program and with ours: the images, and the output of both.
 fn make(dir: &TempDir, flags: &str, line: &Line) -> ([PathBuf; 2], [Output; 2]) {
     let find = if flags.contains('n') {
         newer_tool

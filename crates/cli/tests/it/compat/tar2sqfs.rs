@@ -117,7 +117,7 @@ fn sample(dir: &TempDir, tar2sqfs: &Tool) -> Option<()> {
     Some(())
 }
 
-/// Compares with the original: exit codes, and what `show` prints of the output.
+/// Compares with the original: exit codes, and the output as `show` prints it.
 fn compare(dir: &TempDir, name: &str, original: &Tool, lines: &[&str], show: &str) {
     let mut differences = String::new();
     for line in lines {

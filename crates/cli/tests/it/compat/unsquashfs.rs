@@ -80,7 +80,7 @@ const LINES: &[&str] = &[
     "unsquashfs -L -l ../i links/dangling loop",
     // 4.7.5 does not know it, against its manual.
     "unsquashfs -missing-symlinks ../i links/dangling >/dev/null",
-    // As snapd, diffoscope, Midnight Commander and image builders call it, and what they read.
+    // As snapd, diffoscope, Midnight Commander and image builders call it, with the lines read.
     "unsquashfs -no-progress -dest . -ll ../i",
     "unsquashfs -no-progress -dest . -ll ../i d",
     "unsquashfs -no-progress -dest _ -l ../i links",

@@ -16,7 +16,7 @@ pub struct Action {
     test: Test,
 }
 
-/// What an action does.
+/// The effect of an action.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Leaves the file out, with everything below it.

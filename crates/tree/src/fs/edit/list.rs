@@ -252,7 +252,7 @@ impl Words<'_> {
         Ok(Addition { path, what })
     }
 
-    /// Parses what follows the letter of a type with a mode and owners.
+    /// Parses the words behind the letter of a type with a mode and owners.
     fn with_stats(&self, letter: u8, rest: &mut &[u8]) -> Result<Added, &'static str> {
         let kind = match letter.to_ascii_lowercase() {
             b'd' => FileKind::Directory,

@@ -139,7 +139,7 @@ pub(super) struct Moved {
 /// How [`move_up`] treats existing files.
 #[derive(Clone, Copy)]
 pub(super) struct MergeRules {
-    /// What is done where a name is taken; nothing may be there without it.
+    /// The rule where a name is taken; without it, nothing may be there.
     pub(super) conflict: Option<Conflict>,
     /// Links to directories count as these directories.
     pub(super) follows: bool,

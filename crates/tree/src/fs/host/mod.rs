@@ -104,7 +104,7 @@ impl HostDir {
     /// [`HostTimes::Access`] times.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The report of the kernel.
     pub fn open(path: &Path) -> Result<HostDir> {
         HostDir::open_with(path, HostTimes::default())
     }
@@ -141,7 +141,7 @@ impl HostDir {
     /// anything is listed.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The report of the kernel.
     pub fn on_one_file_system(mut self) -> Result<HostDir> {
         self.only = Some(Volume::of(&linux::stat(&self.root)?));
         Ok(self)
@@ -150,7 +150,7 @@ impl HostDir {
     /// The same, also without the mount points themselves.
     ///
     /// # Errors
-    /// What the kernel reports.
+    /// The report of the kernel.
     pub fn without_mount_points(mut self) -> Result<HostDir> {
         self.hides_mount_points = true;
         self.on_one_file_system()
@@ -637,7 +637,7 @@ impl<'a> HostContent<'a> {
     /// not have the listed content or not this size, so that `out` may have any content.
     ///
     /// # Errors
-    /// What the kernel reports. `out` may then have a part of the content.
+    /// The report of the kernel. `out` may then have a part of the content.
     pub fn clone_to(&self, out: &File, size: u64) -> io::Result<bool> {
         let file = &self.open.file;
         linux::clone_range(file, 0, 0, out, 0)?;
