@@ -16,8 +16,13 @@ use crate::encoded::EncodedWrite;
 use crate::reader::{CommandRecord, StreamReader};
 use crate::subvolume::SentSubvolume;
 
-/// The most jobs in flight, each with an encoded extent.
-const JOBS_MAX: usize = 64;
+/// The most jobs in flight.
+const JOBS_MAX: usize = 32;
+/// A job has at least this many bytes of encoded data: handing over an extent costs as much as
+/// decoding a small one.
+const JOB_BYTES_MIN: usize = 128 << 10;
+/// Or this many writes, which take as much memory.
+const JOB_WRITES_MAX: usize = 1 << 10;
 /// The most subvolumes that [`Verified`] lists, and whose names are compared.
 const SUBVOLUMES_MAX: usize = 4096;
 
@@ -91,6 +96,7 @@ pub fn verify<R: Read>(
         subvolumes: HashSet::new(),
         is_inside: false,
         is_done: false,
+        error: None,
         reported: 0,
     };
     let mut decoded = 0;
@@ -100,13 +106,17 @@ pub fn verify<R: Read>(
         || (Decoder::new(), Vec::new()),
         |(decoder, content), job| {
             let job = job?;
-            let result = job.write().decode_exactly(decoder, content);
-            result
-                .map(drop)
-                .map_err(|error| error.in_part("command", job.number))
+            let mut rest = &*job.data;
+            for &(number, len, write) in &job.writes {
+                let data;
+                (data, rest) = rest.split_at(len);
+                let result = EncodedWrite { data, ..write }.decode_exactly(decoder, content);
+                result.map_err(|error| error.in_part("command", number))?;
+            }
+            Ok::<_, Error>(job.writes.len() as u64)
         },
-        |()| {
-            decoded += 1;
+        |count| {
+            decoded += count;
             Ok(())
         },
     )?;
@@ -119,21 +129,13 @@ pub fn verify<R: Read>(
     })
 }
 
-/// An encoded write to decode.
+/// Encoded writes to decode.
+#[derive(Default)]
 struct DecodeJob {
-    number: u64,
-    /// All but the data and the path.
-    numbers: EncodedWrite<'static>,
+    /// The number of each command, the length of its data, and all else but its path.
+    writes: Vec<(u64, usize, EncodedWrite<'static>)>,
+    /// The data of all.
     data: Vec<u8>,
-}
-
-impl DecodeJob {
-    fn write(&self) -> EncodedWrite<'_> {
-        EncodedWrite {
-            data: &self.data,
-            ..self.numbers
-        }
-    }
 }
 
 /// Reads the stream and returns the data to decode.
@@ -147,21 +149,24 @@ struct DecodeJobs<'a, R> {
     subvolumes: HashSet<u64>,
     is_inside: bool,
     is_done: bool,
+    /// The error behind the last job.
+    error: Option<Error>,
     /// The offset up to which progress was reported.
     reported: u64,
 }
 
 impl<R: Read> DecodeJobs<'_, R> {
-    /// Takes the next header or command. Returns whether there was one, and the data to decode.
-    fn step(&mut self) -> Result<(bool, Option<DecodeJob>)> {
+    /// Takes the next header or command, and adds data to decode to `job`. Returns whether there
+    /// was one.
+    fn step(&mut self, job: &mut DecodeJob) -> Result<bool> {
         if !self.is_inside {
             self.is_inside = self.reader.next_stream()?.is_some();
             self.verified.streams += u64::from(self.is_inside);
-            return Ok((self.is_inside, None));
+            return Ok(self.is_inside);
         }
         let Some(record) = self.reader.next_command()? else {
             self.is_inside = false;
-            return Ok((true, None));
+            return Ok(true);
         };
         let in_command = |error: Error| error.in_part("command", record.number);
         if let Some(subvolume) = SentSubvolume::started_by(&record.command) {
@@ -181,15 +186,14 @@ impl<R: Read> DecodeJobs<'_, R> {
         }
         let checked = apply(&record.command, &mut self.names);
         checked.map_err(|what| in_command(wrong(&record, what)))?;
-        let Command::EncodedWrite(write) = record.command else {
-            return Ok((true, None));
-        };
-        let job = self.options.data.then(|| DecodeJob {
-            number: record.number,
-            data: write.data.to_vec(),
-            numbers: write.numbers(),
-        });
-        Ok((true, job))
+        if let Command::EncodedWrite(write) = record.command
+            && self.options.data
+        {
+            let len = write.data.len();
+            job.writes.push((record.number, len, write.numbers()));
+            job.data.extend_from_slice(write.data);
+        }
+        Ok(true)
     }
 }
 
@@ -197,14 +201,13 @@ impl<R: Read> Iterator for DecodeJobs<'_, R> {
     type Item = Result<DecodeJob>;
 
     fn next(&mut self) -> Option<Result<DecodeJob>> {
-        while !self.is_done {
-            match self.step() {
-                Ok((_, Some(job))) => return Some(Ok(job)),
-                Ok((true, None)) => {}
-                Ok((false, None)) => self.is_done = true,
+        let mut job = DecodeJob::default();
+        while !self.is_done && job.data.len() < JOB_BYTES_MIN && job.writes.len() < JOB_WRITES_MAX {
+            match self.step(&mut job) {
+                Ok(is_more) => self.is_done = !is_more,
                 Err(error) => {
                     self.is_done = true;
-                    return Some(Err(error));
+                    self.error = Some(error);
                 }
             }
             let read = self.reader.position() - self.reported;
@@ -214,7 +217,10 @@ impl<R: Read> Iterator for DecodeJobs<'_, R> {
                 self.reported += read;
             }
         }
-        None
+        if job.writes.is_empty() {
+            return self.error.take().map(Err);
+        }
+        Some(Ok(job))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Streams that were cut or changed on the way.
 
 use codec::{Algorithm, Encoder, Settings};
-use sendstream::{Command, EncodedWrite, StreamReader, Version};
-use tree::Time;
+use sendstream::{Command, EncodedWrite, StreamReader, VerifyOptions, Version};
+use tree::{NoProgress, Parallel, Time};
 
 use crate::sample::{full, kernel_made, read, verify, words};
 
@@ -165,4 +165,57 @@ fn errors_name_the_command_and_the_byte() {
         "{found}"
     );
     assert!(found.ends_with(&format!("at byte {at:#x})")), "{found}");
+}
+
+/// Extents are decoded together, behind the reader.
+#[test]
+fn the_first_of_several_faults_is_named() {
+    let mut commands = vec![
+        Command::Mkfile {
+            path: b"o257-9-0",
+            ino: 257,
+        },
+        Command::Rename {
+            path: b"o257-9-0",
+            path_to: b"f",
+        },
+    ];
+    let mut packed = vec![0; 4096];
+    let mut encoder = Encoder::new(&Settings::Zstd { level: 3 }).unwrap();
+    let len = encoder.compress_extent(4096, &mut packed, &[b'a'; 4096]);
+    let whole = &packed[..len.unwrap()];
+    for index in 0..3000 {
+        commands.push(Command::EncodedWrite(EncodedWrite {
+            path: b"f",
+            file_offset: 4096 * index,
+            unencoded_file_len: 4096,
+            unencoded_len: 4096,
+            unencoded_offset: 0,
+            compression: Algorithm::Zstd,
+            encryption: Some(0),
+            data: match index {
+                1500 | 1501 | 2999 => b"no frame",
+                _ => whole,
+            },
+        }));
+    }
+    let stream = full(Version::V2, &commands);
+    for threads in [1, 2] {
+        for cut in [0, 1] {
+            let found = sendstream::verify(
+                &stream[..stream.len() - cut],
+                VerifyOptions::default(),
+                Parallel::new(threads),
+                &NoProgress,
+            );
+            let found = words(found);
+            assert!(
+                found.starts_with("command 1504: encoded data is not"),
+                "{found}"
+            );
+        }
+    }
+    commands.retain(|it| !matches!(it, Command::EncodedWrite(write) if write.data == b"no frame"));
+    let verified = verify(&full(Version::V2, &commands)).unwrap();
+    assert_eq!(verified.extents_decoded, 2997);
 }
