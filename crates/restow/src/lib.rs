@@ -28,7 +28,7 @@ use std::path::Path;
 
 pub use ::btrfs::{ChecksumType, NewSubvolume, Profile, Rule};
 pub use ::sendstream::Version;
-pub use ::squashfs::{Fragments, flags as squashfs_flags};
+pub use ::squashfs::{CreateSummary as SquashfsSummary, Fragments, flags as squashfs_flags};
 pub use address::{Address, is_same_file};
 pub use check::{ArchiveCheck, check, check_archive};
 pub use container::{Container, ImageRange, check_devices, known_content};

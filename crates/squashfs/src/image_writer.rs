@@ -141,6 +141,7 @@ impl<'a> ImageWriter<'a> {
         self.output
             .write_all_at(&superblock.emit(), self.options.offset)?;
         self.summary.image.image_bytes = self.at;
+        self.summary.used_bytes = bytes_used;
         Ok(())
     }
 }

@@ -52,7 +52,7 @@ pub use compressor::Compressor;
 pub use create::create;
 pub use find::{find_image, search_image};
 pub use holes::{ExcessHoles, excess_holes};
-pub use options::{CreateSummary, Fragments, Options};
+pub use options::{CreateSummary, Fragments, Options, TableBytes};
 pub use raw::flags;
 pub use read::Squashfs;
 pub use superblock::Superblock;

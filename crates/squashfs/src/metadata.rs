@@ -214,6 +214,11 @@ impl MetadataWriter {
         MetadataRef::new(to_u64(self.stored.len()), self.open.len() as u16)
     }
 
+    /// How many bytes were written.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        to_u64(self.blocks.len() * METADATA_BYTES + self.open.len())
+    }
+
     /// Appends bytes.
     pub(crate) fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {

@@ -205,6 +205,25 @@ pub struct CreateSummary {
     /// Paths of files whose time is before 1970 or after 2106; they get the nearest time that the
     /// format can store.
     pub changed_times: Vec<Vec<u8>>,
+    /// Bytes of the image, without padding.
+    pub used_bytes: u64,
+    /// Number of fragment blocks.
+    pub fragments: u64,
+    /// The table of inodes.
+    pub inode_table: TableBytes,
+    /// The table of directories.
+    pub directory_table: TableBytes,
+    /// The table of extended attributes, if there are any.
+    pub xattr_table: Option<TableBytes>,
+}
+
+/// The size of a table in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableBytes {
+    /// In the image.
+    pub stored: u64,
+    /// Before compression.
+    pub content: u64,
 }
 
 /// Rejects options that no image can have.

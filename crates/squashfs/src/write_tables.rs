@@ -15,7 +15,7 @@ use crate::inode::{
 use crate::inode_numbers::InodeNumbers;
 use crate::lookup_table::emit_table;
 use crate::metadata::MetadataWriter;
-use crate::options::{ALL_PLAIN, Fragments};
+use crate::options::{ALL_PLAIN, Fragments, TableBytes};
 use crate::plan::DataLayout;
 use crate::raw::{self, flags};
 use crate::reference::MetadataRef;
@@ -78,9 +78,10 @@ impl ImageWriter<'_> {
         }
         let root = tables.reference(FileId(0));
         let inode_table = self.at;
-        self.put(&tables.inodes.finish().0)?;
+        self.summary.inode_table = self.put_records(tables.inodes)?;
         let directory_table = self.at;
-        self.put(&tables.listings.finish().0)?;
+        self.summary.directory_table = self.put_records(tables.listings)?;
+        self.summary.fragments = data.fragments.len() as u64;
         let mut fragment_table = None;
         if !data.fragments.is_empty() {
             let mut writer = self.metadata_writer(flags::FRAGMENTS_PLAIN);
@@ -105,7 +106,10 @@ impl ImageWriter<'_> {
         let mut table = Vec::new();
         let DescribedFiles { xattrs, sets, .. } = described;
         let ids = self.metadata_writer(flags::XATTRS_PLAIN);
+        let content = xattrs.content_bytes();
         let xattr_table = xattrs.finish(ids, self.at, &mut table);
+        let stored = table.len() as u64;
+        self.summary.xattr_table = xattr_table.map(|_| TableBytes { stored, content });
         self.put(&table)?;
         let no_xattrs = xattr_table.map_or(flags::NO_XATTRS, |_| 0);
         self.finish(Superblock {
@@ -127,6 +131,17 @@ impl ImageWriter<'_> {
             xattr_table,
         })?;
         Ok(sets)
+    }
+
+    /// Appends records, and returns their size.
+    fn put_records(&mut self, writer: MetadataWriter) -> Result<TableBytes> {
+        let content = writer.content_bytes();
+        let stored = writer.finish().0;
+        self.put(&stored)?;
+        Ok(TableBytes {
+            stored: stored.len() as u64,
+            content,
+        })
     }
 
     /// Appends a table of records and returns the position of its list.

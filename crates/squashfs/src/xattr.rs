@@ -242,6 +242,11 @@ impl XattrWriter {
         Some(index)
     }
 
+    /// The size of the table's records before compression.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.content.content_bytes() + size_of_val(&self.ids[..]) as u64
+    }
+
     /// Appends the table, whose first byte is at `at` in the image; `ids` writes the sets. Returns
     /// the position of the header, or `None` if there are no sets.
     pub(crate) fn finish(self, ids: MetadataWriter, at: u64, out: &mut Vec<u8>) -> Option<u64> {

@@ -18,9 +18,10 @@ use tree::edit::{
 };
 use tree::{FileKind, Parallel, Time};
 
+use super::image_lines::{self, FileCounts};
 use super::options::{Effect, OptionRow, Style, parse};
 use super::sources::{self, Gathered, SourceRules};
-use super::write::{Shown, write_shown};
+use super::write::{Shown, write_after};
 use crate::message::tell;
 use crate::options::{bytes, epoch, group, open_options, squashfs_settings, user};
 use crate::text;
@@ -47,6 +48,7 @@ pub(super) struct ImageRequest {
     mkfs_time: Option<u32>,
     uid_gid_offset: u32,
     shown: Option<Shown>,
+    is_quiet: bool,
     root_mode: Option<String>,
     edits: Edits,
     options: CopyOptions,
@@ -341,9 +343,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::with(&["-xattrs-add"], "NAME=VALUE", add_xattr),
     // Running.
     Row::accepted(&["-exit-on-error"], "", "always: a file that cannot be read is an error"),
-    Row::flag(&["-quiet"], |it| it.shown = Some(it.shown.unwrap_or(Shown::Nothing)))
-        .noted("there is no summary without it either"),
-    Row::flag(&["-info"], |request| request.shown = Some(Shown::Names)).noted("the paths alone"),
+    Row::flag(&["-quiet"], |request| request.is_quiet = true),
+    Row::flag(&["-info"], |request| request.shown = Some(Shown::Names(image_lines::name_line)))
+        .noted("without places of inodes, and `DUPLICATE`; links in the order of names"),
     Row::refused(&["-info-file"], "FILE", "`-info` prints the list"),
     Row::flag(&["-no-progress"], |it| it.shown = Some(it.shown.unwrap_or(Shown::Nothing))),
     Row::flag(&["-progress"], |request| request.shown = Some(Shown::Bar)),
@@ -698,6 +700,7 @@ fn make(mut request: ImageRequest, gathered: Gathered, dst: &Path) -> Result<Exi
     edits.selection.exclude = patterns.into();
     edits.selection.only = gathered.only.into();
     let shown = request.shown.unwrap_or(Shown::Bar);
+    let (appends, no_xattrs) = (request.old.is_some(), edits.no_xattrs);
     let (mut tree, mut edits) = (gathered.tree, Some(edits));
     if let Some(old) = request.old
         && let Some(image) = old.squashfs()
@@ -717,6 +720,24 @@ fn make(mut request: ImageRequest, gathered: Gathered, dst: &Path) -> Result<Exi
             tell(&format!("{from} is taken: what is appended becomes {to}"));
         }
     }
-    write_shown(tree, (dst, Format::Squashfs), edits, options, shown)?;
+    // A closed pipe for the lines does not stop the copy.
+    let print = |lines: String| {
+        let _ = io::stdout().write_all(lines.as_bytes());
+    };
+    if !request.is_quiet {
+        let name = text::of_host_path(dst, "-");
+        print(image_lines::head(&name, options, appends));
+    }
+    let mut counts = FileCounts::default();
+    let to = (dst, Format::Squashfs);
+    let summary = write_after(tree, to, edits, options, shown, |job| {
+        if !request.is_quiet {
+            counts = FileCounts::of(job.inventory());
+        }
+        Ok(())
+    })?;
+    if let Some(image) = summary.squashfs.filter(|_| !request.is_quiet) {
+        print(image_lines::summary(&image, &counts, options, no_xattrs));
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 //! `restow NAME`, restow takes its options. Each program has a table from its options to those of
 //! the library, which does the work.
 
+mod image_lines;
 mod mkfs_btrfs;
 mod mksquashfs;
 mod options;

@@ -10,18 +10,18 @@ use tree::Progress;
 use tree::edit::Edits;
 
 use crate::bar::Bar;
-use crate::copy::{CopyWords, Names};
+use crate::copy::{CopyWords, NameLine, Names};
 use crate::message::tell;
 use crate::text;
 
 /// The output during a copy.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Shown {
     Nothing,
     /// A bar, on a terminal.
     Bar,
-    /// The names of files.
-    Names,
+    /// A line for each name.
+    Names(NameLine),
     /// How much is done, in percent: a number on each line.
     Percentage,
 }
@@ -61,24 +61,10 @@ pub(super) fn write(
     edits: Option<Edits>,
     options: &CopyOptions,
 ) -> Result<CopySummary> {
-    write_shown(source, to, edits, options, Shown::Nothing)
+    write_after(source, to, edits, options, Shown::Nothing, |_| Ok(()))
 }
 
-/// The same, and prints its progress.
-///
-/// # Errors
-/// As for [`write`].
-pub(super) fn write_shown(
-    source: SourceTree,
-    to: (&Path, Format),
-    edits: Option<Edits>,
-    options: &CopyOptions,
-    shown: Shown,
-) -> Result<CopySummary> {
-    write_after(source, to, edits, options, shown, |_| Ok(()))
-}
-
-/// The same; `before` sees the files that will be copied.
+/// The same, and prints its progress; `before` sees the files that will be copied.
 ///
 /// # Errors
 /// As for [`write`], and those of `before`.
@@ -91,14 +77,18 @@ pub(super) fn write_after(
     before: impl FnOnce(&CopyJob<'_>) -> Result<()>,
 ) -> Result<CopySummary> {
     let source = source.for_format(format, dst, options)?;
-    let bar = Bar::new("copied", shown != Shown::Bar);
+    let bar = Bar::new("copied", !matches!(shown, Shown::Bar));
     let percentage = Percentage::default();
     let summary = CopyJob::with(&source, (dst, format), edits, options, |job| {
         for (path, why) in job.ignored_additions() {
             tell(&format!("{}: {why}", text::of_path(path)));
         }
         before(job)?;
-        let names = Names::new(&bar, job.inventory(), shown == Shown::Names, dst);
+        let line = match shown {
+            Shown::Names(line) => Some(line),
+            _ => None,
+        };
+        let names = Names::new(&bar, job.inventory(), line, dst);
         let progress: &dyn Progress = match shown {
             Shown::Percentage => &percentage,
             _ => &names,

@@ -30,7 +30,8 @@ use args::refuse_what_does_not_apply;
 use destination::{is_there, refuse_before_reading};
 
 pub(crate) use args::Copy;
-pub(crate) use names::Names;
+use names::path_line;
+pub(crate) use names::{NameLine, Names};
 pub(crate) use words::{CopyWords, of_unrestored};
 
 /// Lost items that are printed one by one before the rest is only counted.
@@ -200,7 +201,12 @@ fn copy_tree(
         if let Some(list) = &options.priorities {
             args.squashfs.warn_of_unlisted(list, inventory);
         }
-        let names = Names::new(&bar, inventory, args.verbose, &args.dst);
+        let names = Names::new(
+            &bar,
+            inventory,
+            args.verbose.then_some(path_line),
+            &args.dst,
+        );
         let summary = job.write(&names, &mut |why| {
             let why = message::of_error(&why.into());
             tell(&format!("nothing is reused: {why}"));

@@ -18,22 +18,32 @@ pub(crate) struct Names<'a> {
 struct NameList<'a> {
     inventory: &'a Inventory<'a>,
     rest: Box<dyn Iterator<Item = EntryId> + Send + 'a>,
+    line: NameLine,
     to_standard_error: bool,
 }
 
+/// The line for a name.
+pub(crate) type NameLine = fn(&Inventory<'_>, EntryId) -> String;
+
+/// The path alone.
+pub(crate) fn path_line(inventory: &Inventory<'_>, entry: EntryId) -> String {
+    text::of_path(&inventory.path(entry))
+}
+
 impl<'a> Names<'a> {
-    /// Prints names if `verbose`: on standard output, or on standard error if the tree goes to
-    /// standard output.
+    /// Prints names if they have lines: on standard output, or on standard error if the tree goes
+    /// to standard output.
     pub(crate) fn new(
         bar: &'a Bar,
         inventory: &'a Inventory<'a>,
-        verbose: bool,
+        line: Option<NameLine>,
         dst: &Path,
     ) -> Self {
-        let list = verbose.then(|| {
+        let list = line.map(|line| {
             Mutex::new(NameList {
                 inventory,
                 rest: Box::new(inventory.names()),
+                line,
                 to_standard_error: dst == Path::new("-"),
             })
         });
@@ -52,8 +62,7 @@ impl<'a> Names<'a> {
         let mut names = String::new();
         for _ in 0..count {
             let Some(entry) = list.rest.next() else { break };
-            let path = list.inventory.path(entry);
-            names += &text::of_path(&path);
+            names += &(list.line)(list.inventory, entry);
             names.push('\n');
             if names.len() > 1 << 16 {
                 list.write(&names);

@@ -44,10 +44,14 @@ pub(super) fn write(
     let mut result = CopySummary::of_image(&summary.image, all.reuse.is_some());
     result.files = inventory.entry_count().into();
     result.losses = job.losses(unreadable);
-    let xattrs = lost_xattrs(summary.image.lost_xattrs, "SquashFS cannot hold it");
+    let xattrs = lost_xattrs(
+        std::mem::take(&mut summary.image.lost_xattrs),
+        "SquashFS cannot hold it",
+    );
     result.unpreserved.extend(xattrs);
-    let times = summary.changed_times.into_iter().map(Unpreserved::Time);
-    result.unpreserved.extend(times);
+    let times = std::mem::take(&mut summary.changed_times).into_iter();
+    result.unpreserved.extend(times.map(Unpreserved::Time));
+    result.squashfs = Some(summary);
     Ok(result)
 }
 

@@ -27,6 +27,8 @@ pub struct CopySummary {
     pub notes: Vec<CopyNote>,
     /// A btrfs image that Linux cannot write to: whether Linux can delete files in it.
     pub read_only: Option<bool>,
+    /// Further figures of a SquashFS image, without its lists of files.
+    pub squashfs: Option<::squashfs::CreateSummary>,
 }
 
 /// A file that is not in the output, or not as it was.

@@ -14,6 +14,7 @@ use testkit::{FsType, Mount, TempDir, Tool, newer_tool, run, tool};
 /// - `t`: the time of the root is the time of day in the image of squashfs-tools;
 /// - `m`: so is its mode 0777, and here 0755;
 /// - `l`: it changes the mode of symbolic links, too;
+/// - `s`: its lines on standard output are compared, too;
 /// - `x`: its extended attributes are compared, too;
 /// - `d`: so are the times of directories that the archive does not have;
 /// - `i`: IMG exists, and is an image;
@@ -270,7 +271,19 @@ const RUNNING: &[Case] = &[
         "",
         "mksquashfs d IMG -quiet -no-progress -processors 1 -exit-on-error",
     ),
-    ("", "mksquashfs d IMG -info -progress -mem 100M"),
+    ("s", "mksquashfs d IMG -info -no-progress -mem 100M"),
+    ("s", "mksquashfs d IMG -quiet -no-progress"),
+    (
+        "s",
+        "mksquashfs d IMG -no-progress -noI -noF -no-xattrs -no-duplicates -no-exports -no-hardlinks",
+    ),
+    (
+        "s",
+        "mksquashfs d IMG -no-progress -no-fragments -force-uid 7 -b 64K -comp xz",
+    ),
+    ("s", "mksquashfs d IMG -no-progress -comp zstd -tailends"),
+    ("stm", "sqfstar -no-progress IMG < whole.tar"),
+    ("", "mksquashfs d IMG -progress"),
     ("n", "mksquashfs d IMG -percentage -mem-percent 10"),
     ("nr", "mksquashfs d IMG -info-file names"),
     (
@@ -594,6 +607,29 @@ fn xattrs(unsquashfs: &Tool, image: &Path) -> String {
     files.join("\n")
 }
 
+/// The lines about an image without the sizes that compression decides, and without the places of
+/// inodes and equal files, which those of restow do not have. Lines of files and owners are sorted.
+fn comparable(lines: &[u8]) -> String {
+    let lines = String::from_utf8_lossy(lines).replace("theirs", "ours");
+    let lines = lines.lines().filter(|line| {
+        let sizes = [
+            "% of uncompressed",
+            "ilesystem size",
+            "table size",
+            "of fragments",
+        ];
+        !sizes.iter().any(|it| line.contains(it))
+    });
+    let mut lines: Vec<String> = lines
+        .map(|line| match line.split_once(" inode 0x") {
+            Some((name, _)) => name.to_owned(),
+            None => line.replace(" DUPLICATE", " "),
+        })
+        .collect();
+    lines.sort();
+    lines.join("\n")
+}
+
 /// Runs each case with the program and with ours.
 fn try_all(cases: &[Case]) {
     let Some(unsquashfs) = tool("unsquashfs") else {
@@ -680,6 +716,10 @@ fn try_one(dir: &TempDir, unsquashfs: &Tool, flags: &str, line: &Line) -> Result
     let codes = [&ours, &theirs].map(|it| format!("{:?}", it.status.code()));
     let [code, their_code] = codes;
     same("exit code", code, their_code)?;
+    if flags.contains('s') {
+        let [theirs, ours] = [&theirs, &ours].map(|it| comparable(&it.stdout));
+        same("lines", ours, theirs)?;
+    }
     let [their_image, image] = images.each_ref().map(|image| image.exists().to_string());
     same("image", image, their_image)?;
     if theirs.status.success() && images[0].exists() {
