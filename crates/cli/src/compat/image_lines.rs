@@ -92,11 +92,11 @@ impl FileCounts {
             id_count,
         );
         let names = HostIds::default();
-        let _ = writeln!(lines, "Number of uids {}", self.uid_count);
+        let _ = writeln!(lines, "Number of uids {}", self.uids.len());
         for &uid in &self.uids {
             lines.push_str(&owner(names.user_name(uid), uid));
         }
-        let _ = writeln!(lines, "Number of gids {}", self.gid_count);
+        let _ = writeln!(lines, "Number of gids {}", self.gids.len());
         for &gid in &self.gids {
             lines.push_str(&owner(names.group_name(gid), gid));
         }
