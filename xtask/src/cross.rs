@@ -53,7 +53,7 @@ const TARGETS: [CrossTarget; 3] = [
 ];
 
 /// The libraries that build for every processor.
-const LIBRARIES: [&str; 8] = [
+const LIBRARIES: [&str; 9] = [
     "xxhash",
     "lzo",
     "zstd",
@@ -61,6 +61,7 @@ const LIBRARIES: [&str; 8] = [
     "tree",
     "squashfs",
     "btrfs",
+    "erofs",
     "sendstream",
 ];
 

@@ -25,9 +25,10 @@ const VERSION: u32 = 1;
 /// btrfs: checksums of all data and metadata, in every copy; that compressed data decompresses;
 /// references to blocks and extents against the extent tree; names against inodes; allocated space
 /// against its use. SquashFS, which has no checksums: names against inodes; inode numbers against
-/// the export table; blocks against each other and against the inodes. tar: header checksums,
-/// numbers, paths and attributes, and the end marker; of compressed archives also all frames, their
-/// checksums, and the seek table against them. Send streams: as `restow stream verify`.
+/// the export table; blocks against each other and against the inodes. EROFS: names, attributes and
+/// link counts against inodes; clusters against each other. tar: header checksums, numbers, paths
+/// and attributes, and the end marker; of compressed archives also all frames, their checksums, and
+/// the seek table against them. Send streams: as `restow stream verify`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +40,7 @@ Examples:
 
 Exit codes: 0 no errors; 1 errors found; 2 failure.")]
 pub(crate) struct Check {
-    /// A SquashFS or btrfs image, tar archive or send stream; `-` is standard input
+    /// A SquashFS, btrfs or EROFS image, tar archive or send stream; `-` is standard input
     image: PathBuf,
 
     /// Do not read file contents
@@ -118,6 +119,7 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
     match container {
         Container::Btrfs(file) => check_btrfs(file, &name, args),
         Container::Squashfs(file) => check_squashfs(file, &name, args),
+        Container::Erofs(file) => check_erofs(file, &name, args),
         Container::SendStream(input) => {
             args.refuse_options_of_images().with_context(open)?;
             let how = (args.no_data, args.json);
@@ -232,6 +234,39 @@ fn check_squashfs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
             text::count(summary.inodes, "inode"),
             text::count(summary.blocks, "block"),
             text::count(summary.fragments, "fragment"),
+            text::count(summary.data_bytes, "byte")
+        )?;
+    }
+    Ok(summary.findings == 0)
+}
+
+fn check_erofs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
+    let open = || {
+        if args.no_decode {
+            bail!("--no-decode: an EROFS image has no checksums; use --no-data");
+        }
+        Ok(file.open_erofs(&args.file.options())?)
+    };
+    let image = open().with_context(|| format!("open {name}"))?;
+    let parallel = args.threads.parallel();
+    let summary = reported(name, args, |bar, report| {
+        image.check(args.options(), parallel, bar, report)
+    })?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        let object = Object::new()
+            .number("errors", summary.findings)
+            .number("inodes", summary.inodes)
+            .number("clusters", summary.clusters)
+            .number("decoded_bytes", summary.data_bytes);
+        writeln!(out, "{}", object.line())?;
+    } else if !args.silent.quiet {
+        writeln!(
+            out,
+            "{} in {}, {}, {} of data decoded",
+            text::count(summary.findings, "error"),
+            text::count(summary.inodes, "inode"),
+            text::count(summary.clusters, "compressed cluster"),
             text::count(summary.data_bytes, "byte")
         )?;
     }

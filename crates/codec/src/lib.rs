@@ -203,6 +203,36 @@ impl Decoder {
             _ => Err(Error::not_built(algorithm)),
         }
     }
+
+    /// Decodes one raw deflate stream (RFC 1951) into the beginning of `dst` and returns the length
+    /// of the content. Bytes after the stream are ignored.
+    ///
+    /// # Errors
+    /// As for [`Decoder::decompress`].
+    pub fn decompress_deflate(&mut self, dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
+        #[cfg(feature = "zlib")]
+        return (self.zlib.get_or_insert_default()).decompress_deflate(dst, src);
+        #[cfg(not(feature = "zlib"))]
+        return Err(Error::not_built(Algorithm::Zlib));
+    }
+
+    /// Fills `dst` with the beginning of the content of a MicroLZMA stream, as EROFS stores it:
+    /// LZMA without a header, whose first byte is the complement of the properties.
+    ///
+    /// # Errors
+    /// The stream breaks its format, or holds less than `dst`; [`Error::NotBuilt`] without the
+    /// feature `xz`.
+    pub fn decompress_micro_lzma(
+        &mut self,
+        dst: &mut [u8],
+        src: &[u8],
+        dictionary_bytes: u32,
+    ) -> Result<(), Error> {
+        #[cfg(feature = "xz")]
+        return xz::decompress_micro_lzma(dst, src, dictionary_bytes);
+        #[cfg(not(feature = "xz"))]
+        return Err(Error::not_built(Algorithm::Lzma));
+    }
 }
 
 #[cfg(feature = "lzo")]

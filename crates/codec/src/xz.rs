@@ -106,6 +106,26 @@ pub(crate) fn decompress_lzma(dst: &mut [u8], src: &[u8]) -> Result<usize, Error
     run(Stream::new_lzma_decoder(DECODER_MEMORY_MAX), dst, src)
 }
 
+/// Fills `dst`. The header of the .lzma format replaces the first byte.
+pub(crate) fn decompress_micro_lzma(
+    dst: &mut [u8],
+    src: &[u8],
+    dictionary_bytes: u32,
+) -> Result<(), Error> {
+    const CORRUPT: Error = Error::Corrupt("MicroLZMA stream is corrupt");
+    let (properties, body) = src.split_first().ok_or(CORRUPT)?;
+    let dictionary = dictionary_bytes.max(DICTIONARY_MIN).to_le_bytes();
+    // The length is unknown, and the range coder's first byte, always 0, is not stored.
+    let src = [&[!properties], &dictionary[..], &[0xff; 8], &[0], body].concat();
+    let mut stream =
+        Stream::new_lzma_decoder(DECODER_MEMORY_MAX).map_err(|_| Error::MemoryLimit)?;
+    match stream.process(&src, dst, Action::Run) {
+        Err(stream::Error::MemLimit | stream::Error::Mem) => Err(Error::MemoryLimit),
+        Ok(_) if stream.total_out() == dst.len() as u64 => Ok(()),
+        _ => Err(CORRUPT),
+    }
+}
+
 fn run(stream: Result<Stream, stream::Error>, dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
     const CORRUPT: Error = Error::Corrupt("xz stream is corrupt");
     let mut stream = stream.map_err(|_| Error::MemoryLimit)?;

@@ -51,6 +51,19 @@ impl Decoder {
                 DecompressionError::InsufficientSpace => Error::DstSizeTooSmall,
             })
     }
+
+    pub(crate) fn decompress_deflate(
+        &mut self,
+        dst: &mut [u8],
+        src: &[u8],
+    ) -> Result<usize, Error> {
+        self.0
+            .deflate_decompress(src, dst)
+            .map_err(|error| match error {
+                DecompressionError::BadData => Error::Corrupt("deflate stream is corrupt"),
+                DecompressionError::InsufficientSpace => Error::DstSizeTooSmall,
+            })
+    }
 }
 
 /// The end of a stream that decoded to `content`, if everything after it is zero and the end can be

@@ -114,8 +114,8 @@ fn check_frames(bytes: Arc<dyn ReadAt>, report: &mut dyn FnMut(Finding)) {
     }
 }
 
-/// Verifies a SquashFS or btrfs image, all metadata, and all data decoded, or a tar archive as
-/// [`check_archive`] does. Returns the number of errors, each of which `report` gets.
+/// Verifies a SquashFS, btrfs or EROFS image, all metadata, and all data decoded, or a tar archive
+/// as [`check_archive`] does. Returns the number of errors, each of which `report` gets.
 ///
 /// # Errors
 /// It is of another kind, or cannot be read.
@@ -138,6 +138,10 @@ pub fn check(
                 squashfs
                     .check(options, parallel, progress, report)?
                     .findings
+            }
+            Container::Erofs(image) => {
+                let erofs = image.open_erofs(&OpenOptions::default())?;
+                erofs.check(options, parallel, progress, report)?.findings
             }
             Container::Tar(input, wrapper) => {
                 check_archive(input, wrapper, &OpenOptions::default(), report)?.findings

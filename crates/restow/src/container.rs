@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use btrfs::{Btrfs, SUPERBLOCK_PLACES, Superblock};
 use codec::Wrapper;
+use erofs::Erofs;
 use squashfs::Squashfs;
 use tree::tar::Tar;
 use tree::{HostDir, Limits, ReadAt};
@@ -22,6 +23,10 @@ const START_BYTES: usize = (64 << 10) + 72;
 /// The magic number of a btrfs superblock, and where in it that is.
 const BTRFS_MAGIC: &[u8; 8] = b"_BHRfS_M";
 const BTRFS_MAGIC_AT: u64 = 64;
+
+/// The magic number of an EROFS superblock, and where in the image that is.
+const EROFS_MAGIC: &[u8; 4] = b"\xe2\xe1\xf5\xe0";
+const EROFS_MAGIC_AT: usize = 1024;
 
 /// Where the first label of a device of ZFS has its uberblocks, each at a multiple of 1 KiB, and
 /// the number that each begins with, in the byte order of its machine.
@@ -39,6 +44,8 @@ pub enum Container {
     Squashfs(ImageRange),
     /// A btrfs image.
     Btrfs(ImageRange),
+    /// An EROFS image.
+    Erofs(ImageRange),
     /// A disk image with partitions, while no partition was named.
     Disk(Vec<Partition>),
     /// A btrfs send stream.
@@ -91,17 +98,31 @@ impl ImageRange {
         self.open_btrfs_beside(options, false)
     }
 
+    /// Opens the EROFS image at the beginning of the range, with the devices of the options.
+    ///
+    /// # Errors
+    /// An image cannot be read, breaks the format, or needs a feature that is not read.
+    pub fn open_erofs(self, options: &OpenOptions) -> Result<Arc<Erofs>> {
+        Ok(Arc::new(Erofs::open(self.with_devices(options)?)?))
+    }
+
+    /// The image, and further devices.
+    fn with_devices(self, options: &OpenOptions) -> Result<Vec<Box<dyn ReadAt>>> {
+        let mut images: Vec<Box<dyn ReadAt>> = vec![Box::new(self)];
+        for device in &options.devices {
+            let file = File::open(device).during(|| opening(device))?;
+            images.push(Box::new(file));
+        }
+        Ok(images)
+    }
+
     /// As [`ImageRange::open_btrfs`]; with `ignores_foreign`, devices may be of other file systems.
     pub(crate) fn open_btrfs_beside(
         self,
         options: &OpenOptions,
         ignores_foreign: bool,
     ) -> Result<Arc<Btrfs>> {
-        let mut images: Vec<Box<dyn ReadAt>> = vec![Box::new(self)];
-        for device in &options.devices {
-            let file = File::open(device).during(|| opening(device))?;
-            images.push(Box::new(file));
-        }
+        let images = self.with_devices(options)?;
         let options = options.btrfs(ignores_foreign);
         Ok(Arc::new(Btrfs::open_with(images, &options)?))
     }
@@ -161,6 +182,10 @@ impl Container {
                 Some(image) => Ok(Container::Btrfs(image)),
                 None => refuse!("a btrfs image from a pipe; save it to a file first"),
             },
+            Magic::Erofs => match image(0)? {
+                Some(image) => Ok(Container::Erofs(image)),
+                None => refuse!("an EROFS image from a pipe; save it to a file first"),
+            },
             Magic::SendStream => Ok(Container::SendStream(input)),
             Magic::Tar => Ok(Container::Tar(input, None)),
             Magic::Wrapped(wrapper) => Ok(Container::Tar(input, Some(wrapper))),
@@ -183,6 +208,7 @@ impl Container {
             Container::Tar(_, Some(_)) => "a compressed file",
             Container::Squashfs(_) => "a SquashFS image",
             Container::Btrfs(_) => "a btrfs image",
+            Container::Erofs(_) => "an EROFS image",
             Container::Disk(_) => "a disk image with partitions",
             Container::SendStream(_) => "a btrfs send stream",
         }
@@ -268,6 +294,9 @@ fn inside(input: &Input, bytes: &Arc<dyn ReadAt>, at: ImageAt) -> Result<Contain
     if start.iter().all(|&byte| byte == 0) {
         refuse!("no image at byte {at}: only zeros, as in an empty partition");
     }
+    if Magic::of(&start) == Magic::Erofs {
+        return Ok(Container::Erofs(image));
+    }
     if let Some(hint) = foreign::hint(&start, input.path()) {
         refuse!("at byte {at}: {hint}");
     }
@@ -279,15 +308,12 @@ fn partitions_of(input: &Input, bytes: &Arc<dyn ReadAt>) -> Result<Vec<Partition
     let mut partitions = partitions::read(bytes)?;
     for partition in &mut partitions {
         let image = ImageRange::of(input, bytes, partition.start, partition.len)?;
-        let mut start = [0; 4];
-        let is_squashfs = image.len > 96 && {
-            image.read_exact_at(&mut start, 0)?;
-            start == *b"hsqs"
-        };
-        partition.format = if is_squashfs {
-            Some("SquashFS")
-        } else {
-            has_btrfs_superblock(&image)?.then_some("btrfs")
+        let mut start = vec![0; START_BYTES.min(usize::try_from(image.len).unwrap_or(usize::MAX))];
+        image.read_exact_at(&mut start, 0)?;
+        partition.format = match Magic::of(&start) {
+            Magic::Squashfs => Some("SquashFS"),
+            Magic::Erofs => Some("EROFS"),
+            _ => has_btrfs_superblock(&image)?.then_some("btrfs"),
         };
     }
     Ok(partitions)
@@ -337,9 +363,11 @@ fn unknown(start: &[u8], path: &Path) -> String {
 }
 
 /// The format that the first bytes of a file tell.
+#[derive(PartialEq, Eq)]
 enum Magic {
     Squashfs,
     Btrfs,
+    Erofs,
     SendStream,
     Tar,
     /// Compressed in a way that restow reads.
@@ -359,6 +387,9 @@ impl Magic {
             BTRFS_MAGIC,
         ) {
             return Magic::Btrfs;
+        }
+        if has(EROFS_MAGIC_AT, EROFS_MAGIC) && !Tar::recognises(start) {
+            return Magic::Erofs;
         }
         if has(0, b"btrfs-stream\0") {
             return Magic::SendStream;

@@ -88,12 +88,6 @@ const FORMATS: &[ForeignFormat] = &[
         ForeignReader::First("`cryptsetup open` makes a device of it"),
     ),
     known(0x438, b"\x53\xef", "an ext2, ext3 or ext4 image", MOUNT),
-    known(
-        0x400,
-        b"\xe2\xe1\xf5\xe0",
-        "an EROFS image",
-        ForeignReader::First("`fsck.erofs --extract=DIR` unpacks it"),
-    ),
     known(0, b"XFSB", "an XFS image", MOUNT),
     known(0x400, b"\x10\x20\xf5\xf2", "an F2FS image", MOUNT),
     known(0, b"\x45\x3d\xcd\x28", "a cramfs image", MOUNT),

@@ -26,6 +26,7 @@
 use std::sync::Arc;
 
 use btrfs::{Btrfs, Chunk, Subvolume, block_group, incompat, object};
+use erofs::Erofs;
 use tree::usage::{All, StoredParts, Totals, measure};
 use tree::{ByPath, DirEntry, FileKind, FileSystem, Inventory, Limits, NoProgress, Result, Time};
 
@@ -264,6 +265,74 @@ impl SquashfsInfo {
             data_at: 96,
             inode_table_at: superblock.inode_table,
             directory_table_at: superblock.directory_table,
+            usage: usage_of_root(image, image)?,
+        })
+    }
+}
+
+/// An EROFS image as its superblock and its inodes describe it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ErofsInfo {
+    /// The names of the codecs that it may use.
+    pub codecs: Vec<&'static str>,
+    /// The names of its incompatible features.
+    pub features: Vec<&'static str>,
+    /// The label; any bytes except NUL.
+    pub label: Box<[u8]>,
+    /// The UUID.
+    pub uuid: [u8; 16],
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// When the image was made.
+    pub made: Time,
+    /// Bytes of the image, without further devices.
+    pub image_bytes: u64,
+    /// Bytes of the contents of all files.
+    pub content_bytes: u64,
+    /// The number of inodes.
+    pub inodes: u64,
+    /// The number of regular files.
+    pub files: u64,
+    /// The number of directories.
+    pub directories: u64,
+    /// The number of symbolic links.
+    pub symlinks: u64,
+    /// The number of names.
+    pub names: u32,
+    /// The number of further devices.
+    pub devices: u16,
+    /// The space that files take.
+    pub usage: Totals,
+}
+
+impl ErofsInfo {
+    /// Describes an image.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(image: &Erofs) -> Result<ErofsInfo> {
+        let superblock = image.superblock();
+        let inventory = Inventory::of(image, &Limits::default())?;
+        let count = |kind| {
+            let files = inventory.files();
+            files.filter(|&file| inventory.kind(file) == kind).count() as u64
+        };
+        Ok(ErofsInfo {
+            codecs: superblock.codecs().collect(),
+            features: superblock.features().collect(),
+            label: superblock.label.clone(),
+            uuid: superblock.uuid,
+            block_bytes: superblock.block_bytes(),
+            made: superblock.made,
+            image_bytes: image.image_bytes()?,
+            content_bytes: inventory.content_bytes(),
+            inodes: inventory.file_count().into(),
+            files: count(FileKind::Regular),
+            directories: count(FileKind::Directory),
+            symlinks: count(FileKind::Symlink),
+            names: inventory.entry_count(),
+            devices: superblock.devices,
             usage: usage_of_root(image, image)?,
         })
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use btrfs::{Btrfs, Subvolume, object};
+use erofs::Erofs;
 use squashfs::Squashfs;
 use tree::edit::Selection;
 use tree::{ByPath, DirEntry, FileSystem, FollowedDir, HostDir, HostTimes};
@@ -45,6 +46,7 @@ enum SourceFormat {
         changing: Option<Arc<HostDir>>,
     },
     Squashfs(Arc<Squashfs>),
+    Erofs(Arc<Erofs>),
     Btrfs(Arc<Subvolume>),
     /// A part of a btrfs image that is not a subvolume.
     InBtrfs(Arc<Btrfs>),
@@ -183,7 +185,10 @@ impl SourceTree {
         options: &OpenOptions,
         ignores_foreign: bool,
     ) -> Result<SourceTree> {
-        let has_directories = matches!(container, Container::Squashfs(_) | Container::Tar(..));
+        let has_directories = matches!(
+            container,
+            Container::Squashfs(_) | Container::Erofs(_) | Container::Tar(..)
+        );
         let directory = address.subvolume.as_ref().filter(|_| has_directories);
         let source = match container {
             Container::Directory(_) if options.dereference => {
@@ -200,6 +205,11 @@ impl SourceTree {
             Container::Squashfs(image) => {
                 let image = Arc::new(image.open_squashfs()?);
                 let format = SourceFormat::Squashfs(Arc::clone(&image));
+                SourceTree::of(image, format, address)
+            }
+            Container::Erofs(image) => {
+                let image = image.open_erofs(options)?;
+                let format = SourceFormat::Erofs(Arc::clone(&image));
                 SourceTree::of(image, format, address)
             }
             Container::Btrfs(image) => {
@@ -399,6 +409,14 @@ impl SourceTree {
     pub fn squashfs(&self) -> Option<&Arc<Squashfs>> {
         match &self.format {
             SourceFormat::Squashfs(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    /// The image, if it is an EROFS image.
+    pub fn erofs(&self) -> Option<&Arc<Erofs>> {
+        match &self.format {
+            SourceFormat::Erofs(image) => Some(image),
             _ => None,
         }
     }

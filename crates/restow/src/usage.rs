@@ -91,10 +91,12 @@ impl SourceTree {
         visitor: &mut dyn Visitor,
     ) -> Result<Totals> {
         let by_extents = ByExtents(&**self.tree());
-        let parts: &dyn StoredParts = match (self.subvolume(), self.squashfs(), self.stored_dir()) {
-            (Some(subvolume), _, _) => &**subvolume,
-            (_, Some(image), _) => &**image,
-            (_, _, Some(dir)) => &**dir,
+        let images = (self.subvolume(), self.squashfs(), self.erofs());
+        let parts: &dyn StoredParts = match (images, self.stored_dir()) {
+            ((Some(subvolume), ..), _) => &**subvolume,
+            ((_, Some(image), _), _) => &**image,
+            ((.., Some(image)), _) => &**image,
+            (_, Some(dir)) => &**dir,
             _ => &by_extents,
         };
         let totals = measure(&**self.tree(), parts, start, progress, visitor);

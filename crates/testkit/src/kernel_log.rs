@@ -105,6 +105,7 @@ fn warning<'a>(record: &'a str, fs_type: FsType, device: &str) -> Option<&'a str
         FsType::Btrfs => "BTRFS",
         FsType::Squashfs => "SQUASHFS",
         FsType::Ext4 => "EXT4-fs",
+        FsType::Erofs => "erofs",
     });
     (level <= WARNING && (names_device || of_file_system && !names_another)).then_some(text)
 }

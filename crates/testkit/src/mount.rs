@@ -21,6 +21,8 @@ pub enum FsType {
     Squashfs,
     /// `ext4`.
     Ext4,
+    /// `erofs`, which is always read-only.
+    Erofs,
 }
 
 /// Whether the kernel may write to the image.
@@ -156,6 +158,7 @@ impl Mount {
             FsType::Btrfs => ("btrfs", "ro,rescue=nologreplay"),
             FsType::Squashfs => ("squashfs", "ro"),
             FsType::Ext4 => ("ext4", "ro,noload"),
+            FsType::Erofs => ("erofs", "ro"),
         };
         let access = match device.access {
             Access::ReadOnly => read_only_options,

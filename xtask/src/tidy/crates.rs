@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tree", &["codec", "linux", "xxhash"]),
     ("squashfs", &["codec", "tree", "xxhash"]),
     ("btrfs", &["codec", "tree", "xxhash"]),
+    ("erofs", &["codec", "tree", "xxhash"]),
     ("sendstream", &["codec", "linux", "tree"]),
     ("fuse", &["linux", "tree"]),
     (
@@ -27,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "btrfs",
             "codec",
+            "erofs",
             "linux",
             "plan",
             "sendstream",
@@ -62,7 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that each know one container.
-const FORMATS: &[&str] = &["btrfs", "sendstream", "squashfs"];
+const FORMATS: &[&str] = &["btrfs", "erofs", "sendstream", "squashfs"];
 
 /// Our crates depend on each other along [`ARROWS`]; tests may also use `testkit` and whatever the
 /// arrows reach.

@@ -1,6 +1,7 @@
 //! `restow info`: shows the contents of an image.
 
 mod btrfs;
+mod erofs;
 mod squashfs;
 
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use crate::options::{QuietArgs, SourceArgs};
 use crate::{text, usage};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use restow::info::{BtrfsInfo, SquashfsInfo};
+use restow::info::{BtrfsInfo, ErofsInfo, SquashfsInfo};
 use restow::{Address, Container, ImageRange, Partition};
 
 /// The version of the JSON form.
@@ -21,9 +22,9 @@ const VERSION: u32 = 1;
 
 /// Show the contents of an image: format, features, space by algorithm
 ///
-/// For a disk image: the places and formats of its partitions. For a SquashFS image: codec and
-/// settings, sizes, and counts. For a btrfs image: label, UUID, features, devices, space by
-/// profile, subvolumes, and the space that files take by compression algorithm; with
+/// For a disk image: the places and formats of its partitions. For a SquashFS or EROFS image: codec
+/// and settings or features, sizes, and counts. For a btrfs image: label, UUID, features, devices,
+/// space by profile, subvolumes, and the space that files take by compression algorithm; with
 /// IMAGE:SUBVOLUME or --subvolume, only the space of files in that subvolume.
 #[derive(Debug, Args)]
 #[command(mut_arg("base", |arg| arg.hide(true)))]
@@ -38,7 +39,7 @@ Examples:
 
 Exit codes: 0 success; 2 failure.")]
 pub(crate) struct Info {
-    /// A SquashFS or btrfs image; IMAGE:PATH and IMAGE:ID select a subvolume
+    /// A SquashFS, btrfs or EROFS image; IMAGE:PATH and IMAGE:ID select a subvolume
     image: PathBuf,
 
     /// Show only the space that this file or directory of a btrfs image takes, including everything
@@ -89,6 +90,7 @@ pub(crate) fn run(args: &Info) -> Result<()> {
                     bail!("not a btrfs image: --path does not apply");
                 }
                 args.source.refuse_options_of_btrfs()?;
+                args.source.file.refuse_device()?;
                 Ok(file.open_squashfs()?)
             };
             let image = image().with_context(open)?;
@@ -99,6 +101,27 @@ pub(crate) fn run(args: &Info) -> Result<()> {
             }
             let mut words = Vec::new();
             squashfs::show(&info, &mut words)?;
+            print(&words)
+        }
+        Container::Erofs(file) => {
+            let image = || {
+                if address.subvolume.is_some() {
+                    bail!("an EROFS image has no subvolumes");
+                }
+                if args.path.is_some() {
+                    bail!("not a btrfs image: --path does not apply");
+                }
+                args.source.refuse_options_of_btrfs()?;
+                Ok(file.open_erofs(&args.source.options(false))?)
+            };
+            let image = image().with_context(open)?;
+            let read = || format!("read {}", address.name());
+            let info = ErofsInfo::of(&image).with_context(read)?;
+            if args.json {
+                return json(erofs::object(&info, of_source(&address)));
+            }
+            let mut words = Vec::new();
+            erofs::show(&info, &mut words)?;
             print(&words)
         }
         Container::Disk(partitions) if args.json => json(of_partitions(&partitions, &address)),

@@ -195,6 +195,9 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
     if let Some(image) = source.squashfs() {
         image.keep_decoded(options.cache_bytes);
     }
+    if let Some(image) = source.erofs() {
+        image.keep_decoded(options.cache_bytes);
+    }
     if let Some(subvolume) = source.subvolume() {
         subvolume.btrfs().keep_decoded(options.cache_bytes);
     }
@@ -334,9 +337,10 @@ fn at_end(args: &Mount, server: &Arc<Server>, source: SourceTree) -> Box<dyn Fn(
         let requests: Vec<String> = requests.map(|(name, n)| format!("{name} {n}")).collect();
         message::tell(&format!("requests: {}", requests.join(", ")));
         let of_squashfs = source.squashfs().map(|image| image.decoded());
+        let of_erofs = source.erofs().map(|image| image.decoded());
         let of_btrfs = source.subvolume();
         let of_btrfs = of_btrfs.map(|subvolume| subvolume.btrfs().decoded());
-        if let Some(blocks) = of_squashfs.or(of_btrfs) {
+        if let Some(blocks) = of_squashfs.or(of_erofs).or(of_btrfs) {
             let BlockCounts {
                 decoded,
                 again,

@@ -11,11 +11,11 @@ use super::bytes::bytes;
 
 /// The help of arguments that name a tree.
 pub(crate) const SOURCE_HELP: &str = "\
-A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; `-` is standard input";
+A directory, tar archive, SquashFS, btrfs or EROFS image, or btrfs send stream; `-` is standard input";
 
 /// The same in full, with the syntax of `restow::Address`.
 pub(crate) const SOURCE_LONG_HELP: &str = "\
-A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; `-` is standard input
+A directory, tar archive, SquashFS, btrfs or EROFS image, or btrfs send stream; `-` is standard input
 
 FILE:PATH selects a directory of a tar archive or image, as in `src.tar.gz:src/doc`. In a btrfs image, it selects the \
 subvolume of that name if there is one, as in `disk.btrfs:home`, or a directory of a subvolume, as in \
@@ -89,12 +89,12 @@ pub(crate) struct SourceArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ImageFileArgs {
     /// Add the image of another device of the same btrfs file system, or of a seed that it is based
-    /// on (repeatable)
+    /// on, or the next device of an EROFS image (repeatable)
     #[arg(long, value_name = "IMAGE", help_heading = "btrfs sources")]
     pub(crate) device: Vec<PathBuf>,
 
-    /// Read the SquashFS or btrfs image at this offset (as in 1MiB), in this partition (as in
-    /// partition:2), or the first one in the file (search) [default: at the
+    /// Read the SquashFS, btrfs or EROFS image at this offset (as in 1MiB), in this partition (as
+    /// in partition:2), or the first one in the file (search; not EROFS) [default: at the
     /// beginning, or after the program in an AppImage]
     ///
     /// `restow info` lists the partitions of a disk image (MBR or GPT).
@@ -183,6 +183,9 @@ impl SourceArgs {
                     bail!("not a btrfs image: option ignore_checksums does not apply");
                 }
                 self.refuse_options_of_btrfs()?;
+                if source.erofs().is_none() {
+                    self.file.refuse_device()?;
+                }
             } else if address.subvolume.is_some() {
                 self.refuse_subvolume()?;
             }
@@ -215,6 +218,9 @@ impl SourceArgs {
             .peekable();
         if images.peek().is_none() {
             self.refuse_options_of_btrfs()?;
+            if sources.iter().all(|source| source.erofs().is_none()) {
+                self.file.refuse_device()?;
+            }
         } else if images.all(|(address, _)| address.subvolume.is_some()) {
             self.refuse_subvolume()?;
         }
@@ -238,7 +244,7 @@ impl SourceArgs {
         Ok(())
     }
 
-    /// Refuses options for btrfs images where no source is one.
+    /// Refuses options for btrfs images where no source is one, but for `--device`.
     ///
     /// # Errors
     /// There is such an option; the error names it.
@@ -258,7 +264,7 @@ impl SourceArgs {
         if self.older_root.is_some() {
             bail!("not a btrfs image: --older-root does not apply");
         }
-        self.file.refuse_device()
+        Ok(())
     }
 
     /// Refuses `--subvolume` where every btrfs image has a subvolume in its address.
@@ -282,13 +288,13 @@ impl ImageFileArgs {
         options
     }
 
-    /// Refuses `--device` where the image is not a btrfs image.
+    /// Refuses `--device` where the image is neither a btrfs nor an EROFS image.
     ///
     /// # Errors
     /// The option is there.
     pub(crate) fn refuse_device(&self) -> Result<()> {
         if !self.device.is_empty() {
-            bail!("not a btrfs image: --device does not apply");
+            bail!("neither a btrfs nor an EROFS image: --device does not apply");
         }
         Ok(())
     }

@@ -440,7 +440,6 @@ fn images_of_other_kinds_are_named() {
         (512, b"LABELONE", "a physical volume of LVM", "vgchange"),
         (0, b"XFSB", "an XFS image", mount),
         (1024, b"\x10\x20\xf5\xf2", "an F2FS image", mount),
-        (1024, b"\xe2\xe1\xf5\xe0", "an EROFS image", "fsck.erofs"),
         (0, b"\x45\x3d\xcd\x28", "a cramfs image", mount),
         (0, b"-rom1fs-", "a romfs image", mount),
         (3, b"NTFS    ", "an NTFS image", mount),

@@ -1,0 +1,345 @@
+//! The superblock (`struct erofs_super_block`) and the device table.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+use tree::{Error, ReadAt, Result, Time, to_u64, to_usize};
+
+use crate::fields::{u8_at, u16_at, u32_at, u64_at};
+
+/// Where the superblock is.
+pub(crate) const SUPERBLOCK_AT: u64 = 1024;
+/// `EROFS_SUPER_MAGIC_V1`.
+const MAGIC: u32 = 0xe0f5_e1e2;
+/// Bytes of the superblock without extension slots.
+const SUPERBLOCK_BYTES: usize = 128;
+/// Bytes of an extension slot.
+const SLOT_BYTES: usize = 16;
+/// Where the number of the metabox is, in the first extension slot.
+const METABOX_AT: usize = 128;
+/// Logarithms of the smallest and the largest block: a sector, and the largest page of Linux.
+const BLOCK_LOG2: std::ops::RangeInclusive<u8> = 9..=16;
+/// Bytes of `struct erofs_deviceslot`.
+const DEVICE_SLOT_BYTES: usize = 128;
+
+/// Bits of [`Superblock::compat`]: features that older readers can ignore.
+pub mod compat {
+    /// The superblock has a checksum.
+    pub const SB_CHKSUM: u32 = 0x1;
+    /// Inodes with attributes have a filter of their names.
+    pub const XATTR_FILTER: u32 = 0x4;
+    /// Shared attributes are in the metabox.
+    pub const SHARED_EA_IN_METABOX: u32 = 0x8;
+    /// Long prefixes of attributes are in the image itself.
+    pub const PLAIN_XATTR_PFX: u32 = 0x10;
+}
+
+/// Bits of [`Superblock::incompat`]: features that a reader must know.
+pub mod incompat {
+    /// Compressed data is at the end of its cluster.
+    pub const ZERO_PADDING: u32 = 0x1;
+    /// There are settings of codecs, and clusters of several blocks.
+    pub const COMPR_CFGS: u32 = 0x2;
+    /// Files can consist of chunks.
+    pub const CHUNKED_FILE: u32 = 0x4;
+    /// There is a device table; or files can have two codecs.
+    pub const DEVICE_TABLE: u32 = 0x8;
+    /// Ends of compressed files can be inline.
+    pub const ZTAILPACKING: u32 = 0x10;
+    /// Ends of files can be in the packed inode; or clusters can be shared.
+    pub const FRAGMENTS: u32 = 0x20;
+    /// Names of attributes can have long prefixes.
+    pub const XATTR_PREFIXES: u32 = 0x40;
+    /// Addresses of blocks have 48 bits.
+    pub const LAYOUT_48BIT: u32 = 0x80;
+    /// Inodes can be in a compressed file.
+    pub const METABOX: u32 = 0x100;
+    /// The names of all of these, lowest bit first.
+    pub const NAMES: [&str; 9] = [
+        "zero-padding",
+        "compr-cfgs",
+        "chunked-file",
+        "device-table",
+        "ztailpacking",
+        "fragments",
+        "xattr-prefixes",
+        "48bit",
+        "metabox",
+    ];
+}
+
+/// The bits of the codecs in the superblock, and the numbers of them in records.
+pub(crate) const ALGORITHMS: [&str; 4] = ["lz4", "lzma", "deflate", "zstd"];
+
+/// The bit of a nid (`EROFS_DIRENT_NID_METABOX_BIT`) that says that the inode is in the metabox.
+pub(crate) const IN_METABOX: u64 = 1 << 63;
+
+/// The validated superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Superblock {
+    /// Logarithm of the number of bytes of a block.
+    pub block_log2: u8,
+    /// The bits of [`compat`].
+    pub compat: u32,
+    /// The bits of [`incompat`].
+    pub incompat: u32,
+    /// The number of inodes.
+    pub inodes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// When the image was made.
+    pub made: Time,
+    /// The UUID.
+    pub uuid: [u8; 16],
+    /// The label, without NUL.
+    pub label: Box<[u8]>,
+    /// The number of further devices.
+    pub devices: u16,
+    pub(crate) epoch: Time,
+    pub(crate) root: u64,
+    pub(crate) packed: Option<u64>,
+    pub(crate) metabox: Option<u64>,
+    pub(crate) meta_at: u64,
+    pub(crate) xattr_at: u64,
+    pub(crate) prefix_count: u8,
+    pub(crate) prefixes_at: u64,
+    pub(crate) has_filters: bool,
+    /// Bit by bit, the codecs in [`ALGORITHMS`].
+    pub(crate) algorithms: u16,
+    /// The dictionary of MicroLZMA.
+    pub(crate) dictionary_bytes: u32,
+    device_slots_at: u64,
+}
+
+/// A further device (`struct erofs_deviceslot`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceSlot {
+    /// Bytes of the device.
+    pub(crate) len: u64,
+    /// Where it begins in the common address space; 0 if it is not in it.
+    pub(crate) at: u64,
+}
+
+impl Superblock {
+    /// Reads the superblock of an image.
+    ///
+    /// # Errors
+    /// It cannot be read, breaks the format, or needs a feature that is not read.
+    pub(crate) fn read(image: &dyn ReadAt) -> Result<Superblock> {
+        let size = image.size()?;
+        let mut bytes = vec![0; SUPERBLOCK_BYTES];
+        if size < SUPERBLOCK_AT.saturating_add(to_u64(bytes.len())) {
+            let what = "too short for an erofs superblock";
+            return Err(Error::corrupt(what, SUPERBLOCK_AT, size));
+        }
+        image.read_exact_at(&mut bytes, SUPERBLOCK_AT)?;
+        let magic = u32_at(&bytes, 0);
+        if magic != MAGIC {
+            let what = "not an erofs superblock";
+            return Err(Error::corrupt(what, SUPERBLOCK_AT, magic.into()));
+        }
+        let slots = SLOT_BYTES.saturating_mul(u8_at(&bytes, 13).into());
+        bytes.resize(SUPERBLOCK_BYTES.saturating_add(slots), 0);
+        if size < SUPERBLOCK_AT.saturating_add(to_u64(bytes.len())) {
+            let what = "erofs superblock's extensions lie beyond the image's end";
+            return Err(Error::corrupt(what, SUPERBLOCK_AT, to_u64(slots)));
+        }
+        image.read_exact_at(&mut bytes, SUPERBLOCK_AT)?;
+        let mut superblock = Superblock::parse(&bytes)?;
+        if superblock.compat & compat::SB_CHKSUM != 0 {
+            superblock.verify(image, u32_at(&bytes, 4))?;
+        }
+        if superblock.incompat & incompat::COMPR_CFGS != 0 {
+            superblock.read_settings(image, SUPERBLOCK_AT.saturating_add(to_u64(bytes.len())))?;
+        }
+        Ok(superblock)
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Superblock> {
+        let corrupt = |what, field: u64, got| {
+            Err(Error::corrupt(
+                what,
+                SUPERBLOCK_AT.saturating_add(field),
+                got,
+            ))
+        };
+        let incompat = u32_at(bytes, 80);
+        if let unknown @ 1.. = incompat >> incompat::NAMES.len() {
+            let _ = unknown;
+            return Err(Error::Unsupported(
+                "an EROFS image with features newer than those of Linux 7.0 (unknown incompatible bits)",
+            ));
+        }
+        let block_log2 = u8_at(bytes, 12);
+        if !BLOCK_LOG2.contains(&block_log2) {
+            return corrupt(
+                "block size is not 512 bytes to 64 KiB",
+                12,
+                block_log2.into(),
+            );
+        }
+        if u8_at(bytes, 90) != 0 {
+            return Err(Error::Unsupported(
+                "an EROFS image whose directory blocks are larger than its blocks",
+            ));
+        }
+        let is_48bit = incompat & incompat::LAYOUT_48BIT != 0;
+        let mut blocks = u64::from(u32_at(bytes, 36));
+        let mut root = u64::from(u16_at(bytes, 14));
+        // As in Linux: without a long number, the short one counts.
+        if is_48bit && u64_at(bytes, 112) != 0 {
+            blocks |= root << 32;
+            root = u64_at(bytes, 112);
+        }
+        let metabox = if incompat & incompat::METABOX == 0 {
+            None
+        } else if bytes.len() <= METABOX_AT {
+            return corrupt(
+                "superblock has no room for the metabox",
+                13,
+                to_u64(bytes.len()),
+            );
+        } else {
+            Some(u64_at(bytes, METABOX_AT))
+        };
+        if let Some(nid) = metabox.filter(|nid| nid & IN_METABOX != 0) {
+            return corrupt("metabox is in itself", to_u64(METABOX_AT), nid);
+        }
+        let epoch = Time {
+            // Seconds before 1970 are those above i64::MAX.
+            seconds: i64::from_le_bytes(u64_at(bytes, 24).to_le_bytes()),
+            nanoseconds: u32_at(bytes, 32),
+        };
+        if epoch.nanoseconds > 999_999_999 {
+            return corrupt(
+                "epoch has too many nanoseconds",
+                32,
+                epoch.nanoseconds.into(),
+            );
+        }
+        let label = bytes.get(64..80).unwrap_or_default();
+        let label = label.split(|&byte| byte == 0).next().unwrap_or_default();
+        let has_prefixes = incompat & incompat::XATTR_PREFIXES != 0;
+        let at = |block: u32| u64::from(block) << block_log2;
+        let (has_settings, packed) = (incompat & incompat::COMPR_CFGS != 0, u64_at(bytes, 96));
+        Ok(Superblock {
+            block_log2,
+            compat: u32_at(bytes, 8),
+            incompat,
+            inodes: u64_at(bytes, 16),
+            blocks,
+            made: Time {
+                seconds: epoch.seconds.saturating_add(u32_at(bytes, 108).into()),
+                ..epoch
+            },
+            uuid: bytes
+                .get(48..)
+                .and_then(|uuid| uuid.first_chunk())
+                .copied()
+                .unwrap_or_default(),
+            label: label.into(),
+            devices: if incompat & incompat::DEVICE_TABLE == 0 {
+                0
+            } else {
+                u16_at(bytes, 86)
+            },
+            epoch,
+            root,
+            packed: (incompat & incompat::FRAGMENTS != 0 && packed != 0).then_some(packed),
+            metabox,
+            meta_at: at(u32_at(bytes, 40)),
+            xattr_at: at(u32_at(bytes, 44)),
+            prefix_count: if has_prefixes { u8_at(bytes, 91) } else { 0 },
+            prefixes_at: u64::from(u32_at(bytes, 92)) << 2,
+            has_filters: u32_at(bytes, 8) & compat::XATTR_FILTER != 0 && u8_at(bytes, 104) == 0,
+            // Without settings, the field is another one, and lz4 is the only codec.
+            algorithms: if has_settings { u16_at(bytes, 84) } else { 1 },
+            dictionary_bytes: 0,
+            device_slots_at: u64::from(u16_at(bytes, 88)) << 7,
+        })
+    }
+
+    /// The checksum is that of the rest of the block, without its own field.
+    fn verify(&self, image: &dyn ReadAt, stored: u32) -> Result<()> {
+        let block = self.block_bytes();
+        let len = if block > SUPERBLOCK_AT {
+            block.saturating_sub(SUPERBLOCK_AT)
+        } else {
+            block
+        };
+        let mut bytes = vec![0; to_usize(len)];
+        image.read_exact_at(&mut bytes, SUPERBLOCK_AT)?;
+        if let Some(field) = bytes.get_mut(4..8) {
+            field.fill(0);
+        }
+        let computed = !crc32c::crc32c(&bytes);
+        if computed != stored {
+            let what = "erofs superblock's checksum does not match";
+            return Err(Error::corrupt(what, SUPERBLOCK_AT, stored.into()));
+        }
+        Ok(())
+    }
+
+    /// Reads the settings of the codecs, each with its length before it.
+    fn read_settings(&mut self, image: &dyn ReadAt, mut at: u64) -> Result<()> {
+        if self.algorithms >> ALGORITHMS.len() != 0 {
+            return Err(Error::Unsupported(
+                "an EROFS image with a codec other than lz4, lzma, deflate and zstd",
+            ));
+        }
+        for bit in 0..ALGORITHMS.len() {
+            if self.algorithms & (1 << bit) == 0 {
+                continue;
+            }
+            let mut settings = [0; 8];
+            image.read_exact_at(&mut settings, at)?;
+            if bit == 1 {
+                self.dictionary_bytes = u32_at(&settings, 2);
+            }
+            let len = u64::from(u16_at(&settings, 0)).saturating_add(2);
+            at = at.saturating_add(len.next_multiple_of(4));
+        }
+        Ok(())
+    }
+
+    /// Reads the device table.
+    pub(crate) fn read_devices(&self, image: &dyn ReadAt) -> Result<Vec<DeviceSlot>> {
+        let mut slots = vec![0; DEVICE_SLOT_BYTES.saturating_mul(self.devices.into())];
+        image.read_exact_at(&mut slots, self.device_slots_at)?;
+        let wide = |low, high| (u64::from(low) | u64::from(high) << 32_u16) << self.block_log2;
+        let (slots, _) = slots.as_chunks::<DEVICE_SLOT_BYTES>();
+        let slot = |slot: &[u8; DEVICE_SLOT_BYTES]| DeviceSlot {
+            len: wide(u32_at(slot, 64), u16_at(slot, 72)),
+            at: wide(u32_at(slot, 68), u16_at(slot, 74)),
+        };
+        Ok(slots.iter().map(slot).collect())
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> u64 {
+        1 << self.block_log2
+    }
+
+    /// The names of its incompatible features.
+    pub fn features(&self) -> impl Iterator<Item = &'static str> {
+        let bits = self.incompat;
+        let names = incompat::NAMES.into_iter().enumerate();
+        names.filter_map(move |(bit, name)| (bits >> bit & 1 != 0).then_some(name))
+    }
+
+    /// The names of its codecs, whether or not a file uses them; none if no feature of compression
+    /// is set.
+    pub fn codecs(&self) -> impl Iterator<Item = &'static str> {
+        let is_compressed = self.incompat & (incompat::COMPR_CFGS | incompat::ZERO_PADDING) != 0;
+        let bits = if is_compressed { self.algorithms } else { 0 };
+        let names = ALGORITHMS.into_iter().enumerate();
+        names.filter_map(move |(bit, name)| (bits >> bit & 1 != 0).then_some(name))
+    }
+}

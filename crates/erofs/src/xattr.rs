@@ -1,0 +1,181 @@
+//! Extended attributes: inline behind the inode, or shared.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+use tree::{Error, Result, Xattr, to_u64, to_usize};
+
+use crate::fields::{u8_at, u16_at, u32_at};
+use crate::image::Erofs;
+use crate::inode::{Inode, MetaAt};
+use crate::superblock::{compat, incompat};
+
+/// Bytes of `struct erofs_xattr_ibody_header`, of a shared attribute's number, and of an entry.
+const HEADER_BYTES: usize = 12;
+const SHARED_BYTES: u64 = 4;
+const ENTRY_BYTES: usize = 4;
+/// The bit of a name's prefix that is one of the image's table.
+const LONG_PREFIX: u8 = 0x80;
+/// `EROFS_XATTR_FILTER_SEED`.
+const FILTER_SEED: u32 = 0x25bb_e08f;
+
+/// An attribute, and whether its file's filter leads to it.
+struct Attribute {
+    xattr: Xattr,
+    /// The bit of the filter, which is 0 if there are such names.
+    filter_bit: u32,
+    next: MetaAt,
+}
+
+impl Erofs {
+    /// The attributes of a file, sorted by name; and those that Linux does not find, because the
+    /// filter says that they are not there.
+    pub(crate) fn attributes(&self, inode: &Inode) -> Result<(Vec<Xattr>, u64)> {
+        let mut found = Vec::new();
+        if inode.xattr_bytes == 0 {
+            return Ok((found, 0));
+        }
+        let mut header = [0; HEADER_BYTES];
+        self.read_meta(inode.xattrs_at, &mut header)?;
+        let filter = u32_at(&header, 0);
+        let mut hidden = 0;
+        let mut add = |attribute: Attribute| {
+            if self.superblock.has_filters && filter & attribute.filter_bit != 0 {
+                hidden = u64::saturating_add(hidden, 1);
+            }
+            found.push(attribute.xattr);
+            attribute.next
+        };
+        let shared_at = inode.xattrs_at.after(to_u64(HEADER_BYTES));
+        let shared_count = u64::from(u8_at(&header, 4));
+        let in_metabox = self.superblock.compat & compat::SHARED_EA_IN_METABOX != 0
+            && self.superblock.incompat & incompat::METABOX != 0;
+        for number in 0..shared_count {
+            let mut id = [0; 4];
+            self.read_meta(
+                shared_at.after(number.saturating_mul(SHARED_BYTES)),
+                &mut id,
+            )?;
+            let offset = u64::from(u32_at(&id, 0)).saturating_mul(SHARED_BYTES);
+            let base = if in_metabox {
+                0
+            } else {
+                self.superblock.xattr_at
+            };
+            let at = base.saturating_add(offset);
+            add(self.attribute(MetaAt { in_metabox, at })?);
+        }
+        let end = inode.xattrs_at.after(inode.xattr_bytes);
+        let mut place = shared_at.after(shared_count.saturating_mul(SHARED_BYTES));
+        while place.after(to_u64(ENTRY_BYTES)).at <= end.at {
+            place = add(self.attribute(place)?).aligned(4);
+        }
+        if place.at > end.at {
+            let what = "extended attributes are longer than their inode says";
+            return Err(Error::corrupt(what, inode.at.at, place.at));
+        }
+        found.sort_unstable();
+        if found
+            .windows(2)
+            .any(|pair| matches!(pair, [a, b] if a.name == b.name))
+        {
+            let what = "file has an extended attribute twice";
+            return Err(Error::corrupt(what, inode.at.at, to_u64(found.len())));
+        }
+        Ok((found, hidden))
+    }
+
+    fn attribute(&self, place: MetaAt) -> Result<Attribute> {
+        let mut entry = [0; ENTRY_BYTES];
+        self.read_meta(place, &mut entry)?;
+        let (name_len, value_len) = (u8_at(&entry, 0).into(), u16_at(&entry, 2).into());
+        let mut body = vec![0; usize::saturating_add(name_len, value_len)];
+        let body_at = place.after(to_u64(ENTRY_BYTES));
+        self.read_meta(body_at, &mut body)?;
+        let (name, value) = body.split_at(name_len);
+        let index = u8_at(&entry, 1);
+        let (base, infix) = if index & LONG_PREFIX == 0 {
+            (index, Vec::new())
+        } else {
+            self.long_prefix(index & !LONG_PREFIX)?
+        };
+        let prefix: &[u8] = match base {
+            1 => b"user.",
+            2 => b"system.posix_acl_access",
+            3 => b"system.posix_acl_default",
+            4 => b"trusted.",
+            6 => b"security.",
+            _ => {
+                let what = "extended attribute's prefix is unknown";
+                return Err(Error::corrupt(what, place.at, index.into()));
+            }
+        };
+        let rest = [&infix, name].concat();
+        if rest.contains(&0) || rest.is_empty() != matches!(base, 2 | 3) {
+            let what = "extended attribute has an impossible name";
+            return Err(Error::corrupt(what, place.at, to_u64(rest.len())));
+        }
+        let hash = xxhash::xxh32(&rest, FILTER_SEED.wrapping_add(base.into()));
+        Ok(Attribute {
+            xattr: Xattr {
+                name: [prefix, &rest].concat().into(),
+                value: value.into(),
+            },
+            filter_bit: 1 << (hash & 31),
+            next: body_at.after(to_u64(body.len())),
+        })
+    }
+
+    /// A prefix of the image's table: the number of a usual one, and what comes after it.
+    fn long_prefix(&self, number: u8) -> Result<(u8, Vec<u8>)> {
+        let superblock = &self.superblock;
+        let at = superblock.prefixes_at;
+        if number >= superblock.prefix_count {
+            let what = "extended attribute's prefix is beyond the table";
+            return Err(Error::corrupt(what, at, number.into()));
+        }
+        let is_plain = superblock.compat & compat::PLAIN_XATTR_PFX != 0;
+        let in_metabox = !is_plain && superblock.metabox.is_some();
+        let packed = superblock.packed.filter(|_| !is_plain && !in_metabox);
+        let mut place = MetaAt { in_metabox, at };
+        let mut record = Vec::new();
+        for _ in 0..=number {
+            (record, place) = match packed {
+                None => self.read_sized(place)?,
+                Some(nid) => self.read_sized_in(nid, place)?,
+            };
+        }
+        match record.split_first() {
+            Some((&base, infix)) if infix.len() < 256 => Ok((base, infix.into())),
+            _ => {
+                let what = "long prefix of extended attributes is impossible";
+                Err(Error::corrupt(what, place.at, to_u64(record.len())))
+            }
+        }
+    }
+
+    /// As [`Erofs::read_sized`], in the content of a file.
+    fn read_sized_in(&self, nid: u64, place: MetaAt) -> Result<(Vec<u8>, MetaAt)> {
+        let packed = self.content(nid)?;
+        let place = place.aligned(4);
+        let read = |at: u64, buf: &mut [u8]| {
+            if at.saturating_add(to_u64(buf.len())) > packed.inode.size {
+                let what = "long prefix lies beyond the packed inode";
+                return Err(Error::corrupt(what, packed.inode.at.at, at));
+            }
+            self.read_content(&packed, at, buf)
+        };
+        let mut len = [0; 2];
+        read(place.at, &mut len)?;
+        let body_at = place.after(2);
+        let mut record = vec![0; to_usize(u16::from_le_bytes(len))];
+        read(body_at.at, &mut record)?;
+        Ok((record.clone(), body_at.after(to_u64(record.len()))))
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests of EROFS images.
+
+mod hostile;
+mod kernel;
+mod matrix;
+mod vectors;

@@ -1,0 +1,298 @@
+//! The matrix: every option of mkfs.erofs that changes the format, of Debian 12's version and of a
+//! newer one. We read the images as Linux does, and as their source is.
+//!
+//! The normal run tries a sample; the campaign `erofs-matrix` tries everything.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
+
+use erofs::Erofs;
+use testkit::{FsType, Mount, Rng, TempDir, Tool};
+use tree::manifest::Manifest;
+use tree::{Aspects, CheckOptions, FileSystem, HostDir, NoProgress, Parallel};
+
+/// Of erofs-utils 1.5, which has lz4 only.
+const OLD: [&str; 30] = [
+    "",
+    "-x-1",
+    "-x0",
+    "-x1",
+    "-T0",
+    "--ignore-mtime",
+    "-Eforce-inode-compact",
+    "-Eforce-inode-extended",
+    "-Enoinline_data",
+    "-Eforce-inode-blockmap --chunksize=4096",
+    "-Eforce-chunk-indexes --chunksize=4096",
+    "--chunksize=4096",
+    "--chunksize=65536",
+    "-zlz4",
+    "-zlz4 -T0",
+    "-zlz4hc",
+    "-zlz4hc,12 -C65536",
+    "-zlz4hc -C1048576",
+    "-zlz4 -Elegacy-compress",
+    "-zlz4hc -Elegacy-compress -T1",
+    "-zlz4 -C16384",
+    "-zlz4 -Eztailpacking",
+    "-zlz4hc -C65536 -Eztailpacking",
+    "-zlz4 -Efragments",
+    "-zlz4hc -C65536 -Efragments",
+    "-zlz4hc -C65536 -Efragments,ztailpacking",
+    "-zlz4hc -C65536 -Eall-fragments",
+    "-zlz4hc -C65536 -Ededupe",
+    "-zlz4hc -C32768 -Eall-fragments,dedupe,ztailpacking",
+    "-zlz4 --max-extent-bytes=20000 -C8192",
+];
+
+/// Of erofs-utils 1.9.
+const NEW: [&str; 51] = [
+    "",
+    "-b512",
+    "-b1024 -zzstd",
+    "-b2048 -zlz4hc -C8192 -Eztailpacking",
+    "-E48bit",
+    "-E48bit -T0",
+    "-E48bit --chunksize=4096",
+    "--chunksize=4096",
+    "--MZ",
+    "--MZ=i",
+    "--xattr-prefix=user.long.",
+    "--xattr-prefix=user.long. -zlz4 -Efragments",
+    "-Exattr-name-filter",
+    "-zlz4",
+    "-zlz4hc,level=12 -C65536 -Eall-fragments,dedupe",
+    "-zlzma",
+    "-zlzma,level=9 -C131072",
+    "-zlzma -C65536 -Eall-fragments,dedupe",
+    "-zlzma,dictsize=8388608 -C1048576 -Eztailpacking",
+    "-zdeflate",
+    "-zdeflate,level=9 -C65536",
+    "-zdeflate -C65536 -Eall-fragments,dedupe",
+    "-zlibdeflate,level=12 -C131072 -Eztailpacking",
+    "-zzstd",
+    "-zzstd,level=15 -C131072",
+    "-zzstd -C131072 -T0 --all-root",
+    "-zzstd -C65536 -Efragments",
+    "-zzstd -C65536 -Eall-fragments",
+    "-zzstd -C65536 -Ededupe",
+    "-zzstd -C65536 -Eall-fragments,dedupe",
+    "-zzstd -C65536 -Eztailpacking",
+    "-zzstd -C65536 -Efragments,ztailpacking,dedupe",
+    "-zzstd:lz4hc:deflate -C65536",
+    "-zzstd -Elegacy-compress",
+    "-zzstd -C131072 -E48bit",
+    "-zzstd -E48bit --max-extent-bytes=131072",
+    "-zzstd,level=15 -E48bit --max-extent-bytes=1048576",
+    "-zlz4hc -E48bit --max-extent-bytes=131072",
+    "-zdeflate -E48bit --max-extent-bytes=131072",
+    "-zlzma -E48bit --max-extent-bytes=131072",
+    "-zzstd -E48bit,fragments --max-extent-bytes=131072",
+    "-zzstd -E48bit,all-fragments,dedupe --max-extent-bytes=131072",
+    "-zlz4 -E48bit,ztailpacking,dedupe -C65536",
+    "-zzstd -m4096:zstd",
+    "-zlz4hc -C65536 -m16384:lz4hc",
+    "-zzstd -C65536 -m65536:zstd -E48bit,all-fragments",
+    "-zzstd --MZ",
+    "-m4096:zstd -E48bit",
+    "-zzstd --zD -C65536",
+    "-zlz4hc --zD -Eall-fragments",
+    "-zzstd --zD -m4096:zstd -E48bit,all-fragments,dedupe -C65536",
+];
+
+/// Compressible, and with repetitions at all distances.
+fn text(rng: &mut Rng, len: usize) -> Vec<u8> {
+    let words: Vec<Vec<u8>> = (0..300).map(|n| rng.bytes(2 + n % 9)).collect();
+    let mut text = Vec::new();
+    while text.len() < len {
+        text.extend(&words[rng.index(words.len())]);
+    }
+    text.truncate(len);
+    text
+}
+
+/// A tree with everything that the options treat differently.
+fn source() -> Option<TempDir> {
+    let setfattr = testkit::tool("setfattr")?;
+    let dir = TempDir::new();
+    let mut rng = Rng::new(35);
+    let write = |name: &str, content: &[u8]| fs::write(dir.join(name), content).unwrap();
+    for len in [
+        0, 1, 40, 511, 512, 3000, 4096, 4097, 20_000, 70_000, 300_001,
+    ] {
+        write(&format!("text-{len}"), &text(&mut rng, len));
+    }
+    write("random", &rng.bytes(50_000));
+    // Compressed and plain clusters in turn.
+    let mixed: Vec<u8> = (0..12)
+        .flat_map(|turn| {
+            let len = 5000 + 3000 * turn;
+            if turn % 2 == 0 {
+                rng.bytes(len)
+            } else {
+                text(&mut rng, len)
+            }
+        })
+        .collect();
+    write("mixed", &mixed);
+    write("mixed-again", &mixed);
+    write(
+        "mixed-shifted",
+        &[b"shifted", &mixed[..100_000], b"middle", &mixed[50_000..]].concat(),
+    );
+    write("zeros", &[0; 300_000]);
+    let program = File::open(std::env::current_exe().unwrap()).unwrap();
+    let mut code = vec![0; 300_000];
+    program.read_exact_at(&mut code, 500_000).unwrap();
+    write("code", &code);
+    let sparse = File::create(dir.join("sparse")).unwrap();
+    sparse.write_all_at(&mixed[..9000], 200_000).unwrap();
+    sparse.set_len(1 << 20).unwrap();
+    fs::create_dir_all(dir.join("deep/er/and/deeper")).unwrap();
+    fs::create_dir(dir.join("many")).unwrap();
+    for number in 0..700 {
+        let name = format!("many/{}{number}", "name".repeat(number % 20));
+        write(&name, &mixed[number * 7..number * 9]);
+    }
+    symlink("text-40", dir.join("link")).unwrap();
+    symlink("x/".repeat(1500), dir.join("long-link")).unwrap();
+    fs::hard_link(dir.join("text-3000"), dir.join("deep/hard")).unwrap();
+    let long = "v".repeat(700);
+    for (name, value, file) in [
+        ("user.a", "1", "text-1"),
+        ("user.a", "1", "text-40"),
+        ("user.a", "1", "text-0"),
+        ("user.long.infix", "2", "text-40"),
+        ("user.long.", "3", "deep"),
+        ("user.value", &long, "text-40"),
+        ("user.value", &long, "random"),
+        ("user.value", &long, "link"),
+    ] {
+        let path = dir.join(file);
+        if file != "link" {
+            let args = ["-n", name, "-v", value, path.to_str().unwrap()];
+            setfattr.run(args);
+        }
+    }
+    Some(dir)
+}
+
+fn manifest(fs: &dyn FileSystem, aspects: &Aspects) -> Result<Manifest, tree::Error> {
+    Manifest::of(fs, aspects)
+}
+
+/// The findings of a check, one a line.
+fn findings(image: &Erofs) -> String {
+    let mut words = String::new();
+    let options = CheckOptions::EVERYTHING;
+    let mut report = |finding: tree::Finding| words += &format!("{finding}\n");
+    image
+        .check(options, Parallel::new(2), &NoProgress, &mut report)
+        .unwrap();
+    words
+}
+
+fn open(path: &Path) -> Result<Erofs, tree::Error> {
+    Erofs::open(vec![Box::new(File::open(path)?)])
+}
+
+/// `count` of the options, evenly spread.
+fn sample<'a>(options: &[&'a str], usually: usize) -> Vec<&'a str> {
+    let count = testkit::cases(usually as u64) as usize;
+    let step = options.len().div_ceil(count.clamp(1, options.len()));
+    options.iter().copied().step_by(step).collect()
+}
+
+/// Makes an image with each of the options, and calls `each` with it, which returns what is wrong.
+fn with_images(
+    tool: &Tool,
+    options: &[&str],
+    source: &Path,
+    each: &mut dyn FnMut(&Path, &str) -> String,
+) {
+    let out = TempDir::new();
+    let mut wrong = String::new();
+    for options in options {
+        let image = out.join("image");
+        let mut command = tool.command();
+        command.args(["--quiet"]).args(options.split_whitespace());
+        let result = command.arg(&image).arg(source).output().unwrap();
+        let found = if result.status.success() {
+            each(&image, options)
+        } else {
+            String::from_utf8_lossy(&result.stderr).into_owned()
+        };
+        if !found.is_empty() {
+            wrong += &format!("{options}:\n{}\n", &found[..found.len().min(2000)]);
+        }
+        let _ = fs::remove_file(image);
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+fn images_equal_their_source(tool: &Tool, options: &[&str]) {
+    let Some(source) = source() else { return };
+    let dir = HostDir::open(source.path()).unwrap();
+    with_images(tool, options, source.path(), &mut |path, options| {
+        let aspects = Aspects {
+            // Compact inodes have no times, or whole seconds: Linux judges them.
+            mtime: false,
+            xattrs: !options.contains("-x-1"),
+            owner: !options.contains("--all-root"),
+            ..Aspects::default()
+        };
+        let must = manifest(&dir, &aspects).unwrap();
+        match open(path) {
+            Ok(image) => match manifest(&image, &aspects) {
+                Ok(is) => must.difference(&is) + &findings(&image),
+                Err(error) => format!("{error}"),
+            },
+            Err(error) => format!("{error}"),
+        }
+    });
+}
+
+#[test]
+fn images_of_mkfs_erofs_equal_their_source() {
+    if let Some(tool) = testkit::tool("mkfs.erofs") {
+        images_equal_their_source(&tool, &sample(&OLD, 10));
+    }
+}
+
+#[test]
+fn images_of_a_newer_mkfs_erofs_equal_their_source() {
+    if let Some(tool) = testkit::newer_tool("mkfs.erofs") {
+        images_equal_their_source(&tool, &sample(&NEW, 10));
+    }
+}
+
+fn images_are_read_as_by_linux(tool: &Tool, options: &[&str]) {
+    let Some(source) = source() else { return };
+    with_images(tool, options, source.path(), &mut |path, _| {
+        let all = Aspects::default();
+        let mount = Mount::read_only(path, FsType::Erofs);
+        let linux = manifest(&HostDir::open(mount.path()).unwrap(), &all).unwrap();
+        mount.unmount();
+        match open(path).and_then(|image| manifest(&image, &all)) {
+            Ok(is) => linux.difference(&is),
+            Err(error) => format!("{error}"),
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_mounts_images_of_mkfs_erofs_with_what_we_read() {
+    if let Some(tool) = testkit::tool("mkfs.erofs") {
+        images_are_read_as_by_linux(&tool, &sample(&OLD, 6));
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_mounts_images_of_a_newer_mkfs_erofs_with_what_we_read() {
+    if let Some(tool) = testkit::newer_tool("mkfs.erofs") {
+        images_are_read_as_by_linux(&tool, &sample(&NEW, 6));
+    }
+}
