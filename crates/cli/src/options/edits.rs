@@ -24,7 +24,8 @@ pub(crate) struct EditArgs {
     ///
     /// A pattern matches a whole path in SRC, or in a SRC2 of --with: `*.o` matches files in the
     /// root, `**/*.o` and `... *.o` match files in all directories. `*` and `?` do not match
-    /// slashes. `[a-z]`, `[!a-z]`, `{a,b}` and `\` work as in a shell.
+    /// slashes. `[a-z]`, `[!a-z]`, `[[:digit:]]`, `{a,b}` and `\` work as in a shell, where braces
+    /// without a comma or an end, and brackets without an end, stand for themselves.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
 

@@ -355,3 +355,130 @@ fn a_pipe_is_as_good_as_a_file() {
     assert_same(&host, &tar, &Aspects::ALL);
     assert!(cat.wait().unwrap().success());
 }
+
+/// But for ranges of numbers, brackets within braces, which bash divides at commas, and braces
+/// without a comma before others (`{a},b}`), of which bash leaves out the end.
+#[test]
+fn patterns_match_as_in_bash() {
+    let Some(bash) = tool("bash") else {
+        return;
+    };
+    let dir = TempDir::new();
+    let mut paths = Vec::new();
+    for parent in ["", "d/", "d/.h/", "{d/", "[d/", "{b,c}/"] {
+        fs::create_dir_all(dir.join(parent)).unwrap();
+        for name in [
+            "a", "ab", "{a", "a}", "{a}", "{a,b", "{a,b}", "a,b", "{}", "[a", "a]", "[a]", "]",
+            "!a", "-", "\\", "\\a", "n", "tt", ".a", "1", "1n", "*", "?", "}", "{", ",", "z-a]",
+            "[z-a]",
+        ] {
+            let path = format!("{parent}{name}");
+            fs::write(dir.join(&path), "").unwrap();
+            paths.push(path);
+        }
+    }
+    let mut patterns: Vec<String> = [
+        "*",
+        "?",
+        ".*",
+        "a*",
+        "*/a",
+        "**/a",
+        "**/{a,b}",
+        "*b",
+        "d/*",
+        "d/.h/*",
+        "{d,{d}/a",
+        "{d/a",
+        "[d/a",
+        "[d/]",
+        "[d/a]",
+        "{b,c}/a",
+        "\\{b,c}/a",
+        "{[d/a,d/a}",
+        "{a,{b,c}",
+        "{a,b}}",
+        "{{a,b}",
+        "{a}",
+        "{}",
+        "{a",
+        "a}",
+        "{,a}b",
+        "{a,\\}}",
+        "{a\\,b}",
+        "[!a]",
+        "[^a]",
+        "[]]",
+        "[]a]",
+        "[!]a]",
+        "[a-z]",
+        "[z-a]",
+        "[a-]",
+        "[[:digit:]]*",
+        "[![:alnum:]]",
+        "[[:nope:]]",
+        "[\\]]",
+        "\\n",
+        "\\t*",
+        "\\\\",
+        "\\\\a",
+        "*\\]",
+        "[",
+        "[a",
+        "a]",
+        "\\[a",
+        "{a,b}{,n}",
+        "[{]*",
+        "[[]*",
+        "?{a,b}?",
+        "d/{.h/,}a",
+        "{d/,}{a,b,1}*",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let mut rng = testkit::Rng::new(5);
+    for _ in 0..testkit::cases(300) {
+        let atoms = [
+            "a", "b", "*", "?", "}", ",", "{a,", "d/", "\\", "1", "[ab]", "[!1]",
+        ];
+        let count = 1 + rng.below(7);
+        let pattern = (0..count).map(|_| atoms[rng.index(atoms.len())]);
+        patterns.push(pattern.collect::<String>());
+    }
+    // Bash reads a backslash at the end on its own command line.
+    patterns.retain(|it| !(it.ends_with('\\') || it.contains("**") && !it.starts_with("**/")));
+    let mut command = bash.command();
+    command
+        .env("LC_ALL", "C")
+        .current_dir(dir.path())
+        .args(["-c", BASH, "bash"]);
+    let output = command.args(&patterns).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let output = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<&str> = output.split_terminator('\0').collect();
+    assert_eq!(answers.len(), patterns.len());
+    let mut wrong = Vec::new();
+    for (pattern, theirs) in patterns.iter().zip(answers) {
+        let mut theirs: Vec<&str> = theirs.lines().collect();
+        let all = tree::edit::Patterns::new([pattern]);
+        let mut ours: Vec<&str> = paths.iter().map(String::as_str).collect();
+        ours.retain(|path| all.matches(path.as_bytes()));
+        ours.sort_unstable();
+        theirs.sort_unstable();
+        theirs.dedup();
+        if ours != theirs {
+            wrong.push(format!("{pattern}: {ours:?}, bash: {theirs:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Prints the files that each argument matches, and a NUL.
+const BASH: &str = r#"
+shopt -s globstar dotglob
+for pattern; do
+    eval "for file in $pattern; do [ -f \"\$file\" ] && printf '%s\n' \"\$file\"; done"
+    printf '\0'
+done
+exit 0
+"#;

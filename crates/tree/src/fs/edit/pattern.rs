@@ -1,9 +1,7 @@
 //! Path patterns, as in shells.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use fast_glob::glob_match;
 
 use super::regex::NameExpression;
 use crate::Result;
@@ -12,8 +10,9 @@ use crate::Result;
 ///
 /// A pattern is anchored at the tree's root and must match the whole path: `*.o` matches files in
 /// the root, `**/*.o` and `... *.o` those in any directory. `*` and `?` do not match `/`. `[a-z]`,
-/// `[!a-z]` and `{a,b}` are supported, and `\` escapes a character. A leading `/` or `./` and a
-/// trailing `/` are ignored.
+/// `[!a-z]`, `[[:digit:]]` and `{a,b}` are supported, and `\` escapes a character. As in a shell,
+/// braces without a comma or an end, and brackets without an end, stand for themselves. A leading
+/// `/` or `./` and a trailing `/` are ignored.
 #[derive(Debug, Default)]
 pub struct Patterns {
     patterns: Vec<Pattern>,
@@ -80,9 +79,9 @@ struct Pattern {
 enum PatternLevel {
     /// `**`: any number of names; at the end of a pattern, at least one.
     Names,
-    /// One name.
+    /// One name, as it is.
     Name(Box<[u8]>),
-    /// One name, in the syntax of another program.
+    /// One name with wildcards, or in the syntax of another program.
     Expression(NameExpression),
     /// A whole path.
     Path(NameExpression),
@@ -101,7 +100,7 @@ pub(super) enum Concern {
     Whole,
 }
 
-/// Alternatives with slashes of one pattern; what has more of them matches nothing.
+/// Alternatives with slashes of one pattern; what has more of them stands for itself.
 const ALTERNATIVES_MAX: usize = 1024;
 
 impl Patterns {
@@ -226,9 +225,9 @@ impl Pattern {
             None => (None, given),
         };
         let mut expanded = Vec::new();
-        expand(rest, &mut expanded);
+        expand(&with_escaped_braces(rest), &mut expanded);
         if expanded.len() > ALTERNATIVES_MAX {
-            expanded.clear();
+            expanded = vec![rest.to_vec()];
         }
         let mut alternatives: Vec<Vec<PatternLevel>> =
             expanded.iter().map(|it| levels(it)).collect();
@@ -292,7 +291,7 @@ fn concern(levels: &[PatternLevel], names: &[&[u8]]) -> Concern {
         next.fill(false);
         for (level, _) in at.iter().enumerate().filter(|(_, is_at)| **is_at) {
             match levels.get(level) {
-                Some(PatternLevel::Name(glob)) if glob_match(&**glob, name) => {
+                Some(PatternLevel::Name(expected)) if **expected == **name => {
                     next[level + 1] = true;
                 }
                 Some(PatternLevel::Expression(expression)) if expression.matches(name) => {
@@ -333,13 +332,56 @@ fn levels(pattern: &[u8]) -> Vec<PatternLevel> {
         .split(|&byte| byte == b'/')
         .filter(|level| !matches!(*level, b"" | b"."));
     levels
-        .map(|level| match level {
-            b"**" => PatternLevel::Names,
-            // A character that would negate the pattern is part of a name here.
-            [b'!', ..] => PatternLevel::Name([b"\\", level].concat().into()),
-            _ => PatternLevel::Name(level.into()),
+        .map(|level| {
+            if level == b"**" {
+                return PatternLevel::Names;
+            }
+            let is_wild = level.iter().any(|byte| b"*?[{\\".contains(byte));
+            match is_wild.then(|| NameExpression::glob(level)) {
+                Some(Ok(expression)) => PatternLevel::Expression(expression),
+                // An impossible range stands for itself.
+                _ => PatternLevel::Name(level.into()),
+            }
         })
         .collect()
+}
+
+/// The pattern with a backslash before each brace that stands for itself: one without its
+/// counterpart, or without a comma between them.
+fn with_escaped_braces(pattern: &[u8]) -> Vec<u8> {
+    let mut plain = BTreeSet::new();
+    // Each with whether a comma follows.
+    let mut open: Vec<(usize, bool)> = Vec::new();
+    let mut at = 0;
+    while at < pattern.len() {
+        match pattern[at] {
+            b'\\' => at += 1,
+            b'[' => at = end_of_class(pattern, at).unwrap_or(at),
+            b'{' => {
+                plain.insert(at);
+                open.push((at, false));
+            }
+            b',' => {
+                if let Some((_, has_comma)) = open.last_mut() {
+                    *has_comma = true;
+                }
+            }
+            b'}' => match open.pop() {
+                Some((start, true)) => _ = plain.remove(&start),
+                _ => _ = plain.insert(at),
+            },
+            _ => {}
+        }
+        at += 1;
+    }
+    let mut escaped = Vec::with_capacity(pattern.len() + plain.len());
+    for (at, &byte) in pattern.iter().enumerate() {
+        if plain.contains(&at) {
+            escaped.push(b'\\');
+        }
+        escaped.push(byte);
+    }
+    escaped
 }
 
 /// Replaces braces that span directories, as in `{usr/bin,etc}`, by a pattern for each alternative.
@@ -415,7 +457,8 @@ fn end_of_class(pattern: &[u8], start: usize) -> Option<usize> {
     let negation = usize::from(matches!(pattern.get(start + 1), Some(b'!' | b'^')));
     let first = start + 1 + negation;
     let rest = pattern.get(first + 1..)?;
-    Some(first + 1 + rest.iter().position(|&byte| byte == b']')?)
+    let end = rest.iter().position(|byte| b"]/".contains(byte))?;
+    (rest[end] == b']').then_some(first + 1 + end)
 }
 
 #[cfg(test)]
@@ -492,6 +535,12 @@ mod tests {
             ("!a", &["!a"], &["a", "b"]),
             ("\\*", &["*"], &["x"]),
             ("proc/*", &["proc/1"], &["proc", "proc/1/fd"]),
+            ("x{a", &["x{a"], &["xa"]),
+            ("{a,{b,c}/d", &["{a,b/d", "{a,c/d"], &["a", "b/d"]),
+            ("{a}{}}", &["{a}{}}"], &["a"]),
+            ("[a/b]", &["[a/b]"], &["a"]),
+            ("[z-a]", &["[z-a]"], &["a"]),
+            ("[[:digit:]]\\n", &["1n"], &["1\n", ":]n"]),
         ] {
             let patterns = Patterns::new([pattern]);
             for path in yes {
@@ -539,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_as_a_naive_matcher_of_whole_paths_and_fast_glob_do() {
+    fn patterns_match_as_a_naive_matcher_of_whole_paths() {
         let mut rng = testkit::Rng::new(32);
         let mut names = vec![String::new()];
         for _ in 0..2 {
@@ -566,7 +615,6 @@ mod tests {
                 for (at, path) in prefixes.iter().enumerate() {
                     let concern = patterns.concern(path.as_bytes());
                     let words = format!("{pattern} {path} {concern:?}");
-                    assert_eq!(glob_match(&pattern, path), whole[at], "fast-glob: {words}");
                     assert_eq!(patterns.matches(path.as_bytes()), whole[at], "{words}");
                     assert_eq!(concern == Concern::Whole, whole[at], "{words}");
                     let is_above = whole[..at].contains(&true);
