@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use testkit::TempDir;
@@ -9,9 +10,10 @@ use super::names;
 
 /// A tree of `files` files of 20 kB each.
 fn source(dir: &TempDir, files: usize) {
-    let content = [b'x'; 20_000];
+    let mut content = [b'x'; 20_000];
     let from = names(&dir.join("src")).len();
     for number in from..files {
+        content[..8].copy_from_slice(format!("{number:8}").as_bytes());
         fs::write(dir.join(format!("src/{number}")), content).unwrap();
     }
 }
@@ -25,7 +27,7 @@ fn signal(child: &Child, name: &str) {
 }
 
 /// Whether it has begun to write to `out`: a directory under a temporary name, or an open file
-/// without a name.
+/// without a name, or that is written over.
 fn is_writing(child: &Child, out: &Path) -> bool {
     let is_temporary = |name: &String| name.ends_with(".tmp") && name.starts_with('.');
     if let Some(name) = names(out).iter().find(|name| is_temporary(name)) {
@@ -37,25 +39,38 @@ fn is_writing(child: &Child, out: &Path) -> bool {
     };
     open.flatten().any(|file| {
         let target = fs::read_link(file.path()).unwrap_or_default();
-        target.starts_with(out) && fs::metadata(file.path()).is_ok_and(|file| file.len() > 100_000)
+        target.starts_with(out) && fs::metadata(file.path()).is_ok_and(|file| file.blocks() > 200)
     })
 }
 
 /// Starts a copy and sends a signal while it writes. Gives exit code, standard error, and what it
 /// left in `out`.
 fn interrupted(dir: &TempDir, dst: &str, name: &str) -> (Option<i32>, String, Vec<String>) {
+    let (code, words, out) = interrupted_at(dir, &["copy", "-j1", "src"], dst, name, |_| ());
+    (code, words, names(&out))
+}
+
+/// The same with any command, and for `out` after `prepare`, which is returned.
+fn interrupted_at(
+    dir: &TempDir,
+    command: &[&str],
+    dst: &str,
+    name: &str,
+    prepare: impl Fn(&Path),
+) -> (Option<i32>, String, PathBuf) {
     fs::create_dir_all(dir.join("src")).unwrap();
     let mut files = 2000;
     loop {
         source(dir, files);
         let out = dir.join(format!("out-{name}-{files}"));
         fs::create_dir(&out).unwrap();
+        prepare(&out);
         // A signal that is ignored here, as in the background of a shell, would be ignored there,
         // too.
         let mut child = Command::new("env")
             .arg("--default-signal=INT,TERM,HUP")
             .arg(env!("CARGO_BIN_EXE_restow"))
-            .args(["copy", "-j1", "src"])
+            .args(command)
             .arg(out.join(dst))
             .stdin(Stdio::null())
             .current_dir(dir.path())
@@ -83,7 +98,7 @@ fn interrupted(dir: &TempDir, dst: &str, name: &str) -> (Option<i32>, String, Ve
             .unwrap()
             .read_to_string(&mut words)
             .unwrap();
-        return (status.code(), words, names(&out));
+        return (status.code(), words, out);
     }
 }
 
@@ -100,6 +115,21 @@ fn ctrl_c_leaves_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn ctrl_c_leaves_zeros_of_the_old_length_in_a_file_that_is_written_over() {
+    let dir = TempDir::new();
+    let prepare = |out: &Path| {
+        let img = fs::File::create(out.join("img")).unwrap();
+        img.set_len(500 << 20).unwrap();
+    };
+    let command = ["mkfs.btrfs", "-r", "src"];
+    let (code, words, out) = interrupted_at(&dir, &command, "img", "INT", prepare);
+    assert_eq!((code, &*words), (Some(130), ""));
+    assert_eq!(names(&out), ["img"]);
+    let img = fs::metadata(out.join("img")).unwrap();
+    assert_eq!((img.len(), img.blocks()), (500 << 20, 0));
 }
 
 #[test]

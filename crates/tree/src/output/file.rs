@@ -11,7 +11,7 @@ use linux::{OpenFlags, Stat};
 
 use super::path::{OutputPath, is_of_stranger};
 use super::target::{OutputKind, OutputTarget};
-use super::temporary::{self, Temporary};
+use super::temporary::{self, Overwriting, Temporary};
 use crate::{Error, FileKind, ReadAt, Result, Scratch};
 
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
@@ -42,25 +42,13 @@ struct Destination {
     overwrite: bool,
 }
 
-/// An existing file that is written over. Unless it is finished, it ends as zeros of its old
-/// length.
+/// An existing file that is written over.
 #[derive(Debug)]
 struct InPlace {
-    file: File,
-    bytes: u64,
-    is_finished: bool,
+    old: Overwriting,
     /// Its directory, for unnamed files.
     dir: OwnedFd,
     parent: Box<Path>,
-}
-
-impl Drop for InPlace {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            let emptied = self.file.set_len(0);
-            let _ = emptied.and_then(|()| self.file.set_len(self.bytes));
-        }
-    }
 }
 
 impl FileTarget {
@@ -81,13 +69,10 @@ impl FileTarget {
         let parent = linux::split_path(to).map_or(Path::new("/"), |(parent, _)| parent);
         let file = OpenOptions::new().read(true).write(true).open(to)?;
         let place = InPlace {
-            file: file.try_clone()?,
-            bytes: file.metadata()?.len(),
-            is_finished: false,
             dir: linux::open_dir(parent)?,
             parent: parent.into(),
+            old: Overwriting::begin(file.try_clone()?)?,
         };
-        file.set_len(0)?;
         Ok(FileTarget {
             file,
             place: FilePlace::InPlace(place),
@@ -184,6 +169,14 @@ impl FileTarget {
         })
     }
 
+    /// Changes the content. A file that is written over stays empty once the program is stopped.
+    fn change<T>(&self, change: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+        match self.place {
+            FilePlace::InPlace(_) => temporary::finish(|| change(&self.file)),
+            _ => change(&self.file),
+        }
+    }
+
     /// Writes to a file that is already open, such as standard output.
     pub(super) fn stream(file: File) -> FileTarget {
         FileTarget {
@@ -205,17 +198,17 @@ impl OutputTarget for FileTarget {
     }
 
     fn append(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.file.write(buf)
+        self.change(|mut file| file.write(buf))
     }
 
     fn write_all_at(&self, buf: &[u8], at: u64) -> io::Result<()> {
-        self.file.write_all_at(buf, at)
+        self.change(|file| file.write_all_at(buf, at))
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         match self.place {
             FilePlace::Device => Ok(()),
-            _ => self.file.set_len(bytes),
+            _ => self.change(|file| file.set_len(bytes)),
         }
     }
 
@@ -257,10 +250,7 @@ impl OutputTarget for FileTarget {
         let FileTarget { file, place } = *self;
         match place {
             FilePlace::Device | FilePlace::Stream => Ok(()),
-            FilePlace::InPlace(mut place) => {
-                place.is_finished = true;
-                Ok(())
-            }
+            FilePlace::InPlace(place) => Ok(place.old.finish()?),
             FilePlace::Named(to, temporary) => {
                 temporary.finish(|name| rename(&to, name))?;
                 Ok(linux::sync(&to.dir)?)

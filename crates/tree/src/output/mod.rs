@@ -59,7 +59,8 @@ impl Output {
 
     /// Opens an existing regular file or block device, which is written over and keeps its names,
     /// its number and its open descriptors. The content of a file is gone at once; if the output is
-    /// not committed, the file has zeros and its old length.
+    /// not committed, or [`temporary::remove_all`] is called, the file has zeros and its old
+    /// length.
     ///
     /// # Errors
     /// [`Error::IsADirectory`](crate::Error::IsADirectory);

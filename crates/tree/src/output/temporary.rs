@@ -35,9 +35,9 @@ const REMOVE_ATTEMPTS_MAX: u32 = 1000;
 
 static REGISTRY: Registry = Registry::new();
 
-/// Removes every unfinished result of this process and prevents further ones: starting or finishing
-/// a result now fails with `Interrupted`. Call it when the program is about to exit, from an
-/// ordinary thread (not a signal handler).
+/// Removes every unfinished result of this process, empties files that are written over, and
+/// prevents further ones: starting or finishing a result now fails with `Interrupted`. Call it when
+/// the program is about to exit, from an ordinary thread (not a signal handler).
 pub fn remove_all() {
     REGISTRY.remove_all();
 }
@@ -47,11 +47,62 @@ pub fn is_stopping() -> bool {
     REGISTRY.stopping.load(Ordering::Relaxed)
 }
 
-/// Runs `finish`, which makes a result visible under its final name, unless [`remove_all`] was
-/// called. The two never run at the same time.
+/// Runs `finish`, which makes a result visible under its final name or changes a file that is
+/// written over, unless [`remove_all`] was called. The two never run at the same time.
 pub(crate) fn finish<T>(finish: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let _live = REGISTRY.lock()?;
     finish()
+}
+
+/// An existing file that is written over. Unless it is finished, it ends as zeros of its old
+/// length.
+#[derive(Debug)]
+pub(super) struct Overwriting(Arc<OldFile>);
+
+#[derive(Debug)]
+struct OldFile {
+    file: File,
+    bytes: u64,
+}
+
+impl OldFile {
+    fn empty(&self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.set_len(self.bytes)
+    }
+}
+
+impl Overwriting {
+    /// Empties a file. Only [`finish`] may write to it.
+    pub(super) fn begin(file: File) -> io::Result<Overwriting> {
+        let bytes = file.metadata()?.len();
+        let mut live = REGISTRY.lock()?;
+        file.set_len(0)?;
+        let old = Arc::new(OldFile { file, bytes });
+        live.files.push(Arc::clone(&old));
+        Ok(Overwriting(old))
+    }
+
+    /// The file stays as it is now.
+    pub(super) fn finish(self) -> io::Result<()> {
+        let mut live = REGISTRY.lock()?;
+        live.files.retain(|file| !Arc::ptr_eq(file, &self.0));
+        Ok(())
+    }
+}
+
+impl Drop for Overwriting {
+    fn drop(&mut self) {
+        // If the list is closed, the file is empty already.
+        let Ok(mut live) = REGISTRY.lock() else {
+            return;
+        };
+        let before = live.files.len();
+        live.files.retain(|file| !Arc::ptr_eq(file, &self.0));
+        if live.files.len() < before {
+            let _ = self.0.empty();
+        }
+    }
 }
 
 /// A file or directory under a temporary name. Dropping it removes the file, or the directory with
@@ -114,7 +165,7 @@ impl Temporary {
                         dir: Arc::clone(dir),
                         name: name.into(),
                     });
-                    live.push(Arc::clone(&place));
+                    live.names.push(Arc::clone(&place));
                     let temporary = Temporary {
                         registry,
                         _lock: locked(&place),
@@ -153,7 +204,7 @@ impl Temporary {
     pub fn finish<T>(self, rename: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let mut live = self.registry.lock()?;
         let renamed = rename(&self.place.name)?;
-        live.retain(|place| !Arc::ptr_eq(place, &self.place));
+        live.names.retain(|place| !Arc::ptr_eq(place, &self.place));
         Ok(renamed)
     }
 }
@@ -183,9 +234,9 @@ impl Drop for Temporary {
         let Ok(mut live) = self.registry.lock() else {
             return;
         };
-        let before = live.len();
-        live.retain(|place| !Arc::ptr_eq(place, &self.place));
-        if live.len() < before {
+        let before = live.names.len();
+        live.names.retain(|place| !Arc::ptr_eq(place, &self.place));
+        if live.names.len() < before {
             drop(live);
             // This error cannot be reported: the error that led here is already on its way.
             let _ = self.place.remove();
@@ -254,22 +305,31 @@ fn temporary_name(final_name: &[u8], count: u64) -> Vec<u8> {
     name
 }
 
-/// The temporary names of a process.
+/// The unfinished results of a process.
+#[derive(Debug)]
+struct Unfinished {
+    names: Vec<Arc<Place>>,
+    files: Vec<Arc<OldFile>>,
+}
+
 #[derive(Debug)]
 struct Registry {
-    live: Mutex<Vec<Arc<Place>>>,
+    live: Mutex<Unfinished>,
     stopping: AtomicBool,
 }
 
 impl Registry {
     const fn new() -> Registry {
         Registry {
-            live: Mutex::new(Vec::new()),
+            live: Mutex::new(Unfinished {
+                names: Vec::new(),
+                files: Vec::new(),
+            }),
             stopping: AtomicBool::new(false),
         }
     }
 
-    fn lock(&self) -> io::Result<MutexGuard<'_, Vec<Arc<Place>>>> {
+    fn lock(&self) -> io::Result<MutexGuard<'_, Unfinished>> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if self.stopping.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
@@ -280,7 +340,11 @@ impl Registry {
     fn remove_all(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        for place in live.drain(..) {
+        for file in live.files.drain(..) {
+            // This error cannot be reported: the program ends.
+            let _ = file.empty();
+        }
+        for place in live.names.drain(..) {
             for _ in 0..REMOVE_ATTEMPTS_MAX {
                 match place.remove() {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
