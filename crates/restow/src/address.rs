@@ -12,11 +12,11 @@ use crate::error::refuse;
 use crate::{Result, text};
 
 /// A place that other programs reach, and the program that leads there.
-pub(crate) struct RemotePlace {
+struct RemotePlace {
     start: &'static str,
-    pub(crate) noun: &'static str,
+    noun: &'static str,
     read: &'static str,
-    pub(crate) write: &'static str,
+    write: &'static str,
 }
 
 const REMOTE_PLACES: [RemotePlace; 5] = [
@@ -53,8 +53,8 @@ const REMOTE_PLACES: [RemotePlace; 5] = [
 ];
 
 impl RemotePlace {
-    /// The place that an address names.
-    pub(crate) fn of(address: &[u8]) -> Option<&'static RemotePlace> {
+    fn of(address: &Path) -> Option<&'static RemotePlace> {
+        let address = address.as_os_str().as_bytes();
         let mut places = REMOTE_PLACES.iter();
         places.find(|place| address.starts_with(place.start.as_bytes()))
     }
@@ -111,13 +111,7 @@ impl Address {
                 None => {}
             }
         }
-        if let Some(place) = RemotePlace::of(bytes) {
-            refuse!(
-                "{name} is {}, which restow does not read: {}",
-                place.noun,
-                place.read
-            );
-        }
+        Address::refuse_remote_source(typed)?;
         match directory.map(text::of_name) {
             Some(directory) => refuse!(
                 "open {name}: no such file or directory, and {directory} is a directory, which has no subvolumes"
@@ -126,6 +120,32 @@ impl Address {
                 refuse!("open {name}: no such file or directory, and no image before a colon in it")
             }
         }
+    }
+
+    /// Refuses an address to read that is no file of this machine.
+    ///
+    /// # Errors
+    /// It is the address of a place that other programs reach, and no file has that name.
+    pub fn refuse_remote_source(address: &Path) -> Result<()> {
+        if let Some(place) = RemotePlace::of(address).filter(|_| !may_exist(address)) {
+            let (noun, read) = (place.noun, place.read);
+            let name = text::of_host_path(address, "-");
+            refuse!("{name} is {noun}, which restow does not read: {read}");
+        }
+        Ok(())
+    }
+
+    /// Refuses an address to write that is no file of this machine.
+    ///
+    /// # Errors
+    /// It is the address of a place that other programs reach.
+    pub fn refuse_remote_destination(address: &Path) -> Result<()> {
+        if let Some(place) = RemotePlace::of(address) {
+            let (noun, write) = (place.noun, place.write);
+            let name = text::of_host_path(address, "-");
+            refuse!("{name} is {noun}, which restow does not write: {write}; ./{name} is a file");
+        }
+        Ok(())
     }
 
     /// A file of this machine, even if its name has a colon.

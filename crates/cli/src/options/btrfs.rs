@@ -47,7 +47,8 @@ pub(crate) struct BtrfsArgs {
     /// Linux can only read the image
     ///
     /// By default, the image has the space that Linux needs to write if that is at most 4 % of the
-    /// rest; otherwise only enough to delete files and to enlarge the image.
+    /// rest; otherwise only enough to delete files and to enlarge the image. A file system on a
+    /// device is as large as the device; with this option, as large as an image.
     #[arg(long, value_name = "BYTES", value_parser = bytes, conflicts_with = "size")]
     slack: Option<u64>,
 

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use restow::Input;
+use restow::{Address, Input};
 use tree::{Error, Output, Progress, Sha256};
 
 use crate::bar::Bar;
@@ -20,6 +20,7 @@ pub(crate) fn open(path: &Path, bar: &Bar) -> Result<Input> {
     if path == Path::new("-") && io::stdin().is_terminal() {
         bail!("standard input is a terminal; name a file, or pipe a stream into it");
     }
+    Address::refuse_remote_source(path)?;
     let input = Input::open(path).with_context(|| format!("open {}", name(path)))?;
     let file = input.metadata().filter(|file| file.is_file());
     bar.expect(None, file.map(std::fs::Metadata::len));
@@ -70,6 +71,7 @@ pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Output> {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
         return Ok(Output::stream(File::from(stdout)));
     }
+    Address::refuse_remote_destination(path)?;
     let created = Output::create(path, overwrite);
     created.map_err(|error| match error {
         Error::Io(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -335,16 +335,25 @@ fn two_subvolumes_of_one_image_are_compared_without_reading_what_they_share() {
 fn places_of_other_programs_are_named() {
     let dir = TempDir::new();
     fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("list"), "").unwrap();
     for (address, noun) in [
         ("s3://bucket/root.tar", "an object of S3"),
         ("docker://alpine", "a container image in a registry"),
         ("oci:alpine:3", "a container image in the layout of OCI"),
         ("https://example.org/root.tar", "an address of the web"),
     ] {
-        for words in [["copy", address, "new"], ["copy", "src", address]] {
-            let (code, _, told) = run_in(dir.path(), words);
-            assert_eq!(code, 2, "{address}");
-            assert!(told.contains(noun), "{told}");
+        for line in [
+            "copy ADDRESS new",
+            "copy src ADDRESS",
+            "stream info ADDRESS",
+            "stream convert ADDRESS new",
+            "stream undump list ADDRESS",
+            "receive -f ADDRESS src",
+            "receive -f list ADDRESS",
+        ] {
+            let (code, _, told) = run_in(dir.path(), line.replace("ADDRESS", address).split(' '));
+            assert_eq!(code, 2, "{line} {address}");
+            assert!(told.contains(noun), "{line}: {told}");
         }
     }
     // The name of a file is always meant.

@@ -8,7 +8,7 @@ use std::path::Path;
 use codec::Wrapper;
 use tree::OutputPath;
 
-use crate::address::RemotePlace;
+use crate::address::Address;
 use crate::error::refuse;
 use crate::{Result, text};
 
@@ -41,14 +41,7 @@ impl Format {
     /// # Errors
     /// restow cannot write that format, or not to standard output.
     pub fn of(dst: &Path, chosen: Option<Format>) -> Result<Format> {
-        if let Some(place) = RemotePlace::of(dst.as_os_str().as_bytes()) {
-            let name = text::of_host_path(dst, "-");
-            refuse!(
-                "{name} is {}, which restow does not write: {}; ./{name} is a file",
-                place.noun,
-                place.write
-            );
-        }
+        Address::refuse_remote_destination(dst)?;
         let format = match chosen {
             Some(format) => format,
             None if is_stream(dst) => Format::Tar,
