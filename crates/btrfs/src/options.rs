@@ -76,6 +76,11 @@ pub struct Options {
     pub epoch: Option<i64>,
     /// Whether to deduplicate files with equal content.
     pub duplicates: bool,
+    /// Whether data that is stored uncompressed shares the extents of its source where the file
+    /// system of both can do that (`FICLONERANGE`).
+    pub reflink: bool,
+    /// Whether to discard the content of a device first.
+    pub discard: bool,
     /// Whether to skip and list files that cannot be read; otherwise they are errors.
     pub skip_unreadable: bool,
     /// Which extents are decoded for verification before the file system counts as finished.
@@ -165,6 +170,12 @@ pub struct CreateSummary {
     pub subvolumes: u64,
     /// Bytes of tree blocks, each block counted once.
     pub metadata_bytes: u64,
+    /// Bytes of the block groups of data, of metadata and of the system, each counted once.
+    pub group_bytes: [u64; 3],
+    /// Bytes that share the extents of their source.
+    pub shared_bytes: u64,
+    /// Bytes of the device that were discarded.
+    pub discarded_bytes: u64,
     /// Number of data extents.
     pub extents: u64,
     /// Number of data extents and inline files that are stored compressed.
@@ -207,6 +218,8 @@ impl Default for Options {
             size_min: 0,
             epoch: None,
             duplicates: true,
+            reflink: false,
+            discard: false,
             skip_unreadable: false,
             verify: Verify::Encoded,
         }
@@ -235,6 +248,8 @@ setters!(Options {
     size_min: u64,
     epoch: Option<i64>,
     duplicates: bool,
+    reflink: bool,
+    discard: bool,
     skip_unreadable: bool,
     verify: Verify,
 });

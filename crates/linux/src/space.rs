@@ -1,13 +1,32 @@
-//! The space of files: allocating and punching it, and dropping it from the page cache; the file
-//! system it is on.
+//! The space of files and devices: allocating, punching and discarding it, and dropping it from the
+//! page cache; the file system it is on.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{self, Advice, FallocateFlags};
+use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 
 /// `BTRFS_SUPER_MAGIC`.
 const BTRFS_SUPER_MAGIC: u64 = 0x9123_683e;
+
+const BLKDISCARD: Opcode = opcode::none(0x12, 119);
+
+/// Discards the content of a block device (`BLKDISCARD`) from its start on.
+///
+/// # Errors
+/// The kernel's error: `Unsupported` for a device that cannot do it.
+pub fn discard(device: impl AsFd, bytes: u64) -> io::Result<()> {
+    // SAFETY: the kernel reads two numbers of 64 bits for this opcode, the start and the length.
+    let call = unsafe { Setter::<BLKDISCARD, [u64; 2]>::new([0, bytes]) };
+    // SAFETY: the kernel reads the argument, which lives until the call is over.
+    Ok(unsafe { ioctl(device, call) }?)
+}
+
+/// The size of a page of memory, in bytes.
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
 
 /// Calls fallocate(2) with this mode (`FALLOC_FL_*`).
 ///

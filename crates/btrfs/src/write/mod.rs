@@ -27,6 +27,7 @@ use self::data::{Area, FileContent};
 pub use self::data::{ImageTrial, TrialPart, TrialResult, TrialWorker};
 use self::describe::describe;
 use self::fs_tree::FileTrees;
+use self::layout::GROUPS_BEGIN;
 use self::subvolumes::SubvolumePlan;
 use self::trees::TreeWriter;
 use crate::disk::raw::SUPERBLOCK_BYTES;
@@ -59,7 +60,12 @@ pub fn create(
             Some(inventory.file_count().into()),
             Some(inventory.content_bytes()),
         );
+        let mut discarded_bytes = 0;
         if output.kind() == OutputKind::Device {
+            let bytes = options.size.map_or_else(|| ReadAt::size(output), Ok)?;
+            if options.discard && output.discard(bytes).is_ok() {
+                discarded_bytes = bytes;
+            }
             wipe(output)?;
         }
         let mut summary = CreateSummary {
@@ -69,6 +75,7 @@ pub fn create(
                 ..ImageSummary::default()
             },
             subvolumes: plan.subvolumes.len() as u64,
+            discarded_bytes,
             ..CreateSummary::default()
         };
         let duplicates = if options.duplicates {
@@ -107,6 +114,7 @@ fn summarize(inventory: &Inventory, area: &Area<'_>, summary: &mut CreateSummary
     summary.inline_files = inventory.files().filter(is_inline).count() as u64;
     summary.extents = area.extent_count() as u64;
     summary.compressed = area.counts.compressed.iter().sum();
+    summary.shared_bytes = area.counts.shared_bytes;
     summary.image.kept = area.counts.kept;
     summary.image.reused = area.counts.reused;
     summary.image.encoded = area.counts.encoded;
@@ -114,13 +122,20 @@ fn summarize(inventory: &Inventory, area: &Area<'_>, summary: &mut CreateSummary
     summary.image.data_bytes = area.groups.iter().map(|group| group.used).sum();
 }
 
-/// Ensures that an unfinished device does not look like a finished one.
+/// Ensures that an unfinished device does not look like a finished one, and a finished one not like
+/// that which was on it: other formats have their marks near the beginning or the end.
 fn wipe(output: &Output) -> Result<()> {
     let size = ReadAt::size(output)?;
-    for place in SUPERBLOCK_PLACES {
-        if place.0 + SUPERBLOCK_BYTES as u64 <= size {
-            output.write_all_at(&[0; SUPERBLOCK_BYTES], place.0)?;
-        }
+    let zeros = vec![0; GROUPS_BEGIN as usize];
+    for (at, len) in [
+        (0, GROUPS_BEGIN),
+        (size.saturating_sub(GROUPS_BEGIN), GROUPS_BEGIN),
+    ]
+    .into_iter()
+    .chain(SUPERBLOCK_PLACES.map(|place| (place.0, SUPERBLOCK_BYTES as u64)))
+    {
+        let len = len.min(size.saturating_sub(at));
+        output.write_all_at(&zeros[..len as usize], at)?;
     }
     Ok(())
 }

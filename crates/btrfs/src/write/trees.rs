@@ -127,6 +127,8 @@ impl<'a> TreeWriter<'a> {
             .chain(&layout.metadata)
             .map(|group| group.used)
             .sum();
+        summary.group_bytes = [&layout.data, &layout.metadata, &layout.system]
+            .map(|groups| groups.iter().map(|group| group.len).sum());
         summary.image.image_bytes = layout.size;
         summary.uuid = self.uuids.fsid;
         summary.is_writable = headroom == Headroom::Change;

@@ -12,14 +12,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use restow::{
-    Address, ChecksumType, CopyOptions, Format, NewSubvolume, OpenOptions, Profile, SourceTree,
-    Unpreserved, is_same_file, known_content,
+    Address, BtrfsSummary, ChecksumType, CopyOptions, Format, NewSubvolume, OpenOptions, Profile,
+    SourceTree, Unpreserved, is_same_file, known_content,
 };
 use tree::edit::Edits;
 use tree::{FileAttributes, HostTimes, Time};
 
 use super::options::{OptionRow, Style, parse};
 use super::write::write;
+use crate::message::tell;
 use crate::options::{bytes, epoch, joined, settings, uuid};
 use crate::text;
 
@@ -31,7 +32,12 @@ pub(super) struct NewFileSystem {
     /// The size of the file system, in bytes.
     size: Option<u64>,
     shrinks: bool,
-    reflinks: bool,
+    /// The codec as it was typed.
+    codec: Option<String>,
+    /// Whether the device's UUID is chosen.
+    names_device: bool,
+    /// Whether the content of a device is not discarded.
+    keeps: bool,
     overwrites: bool,
     is_quiet: bool,
     /// The output that takes the place of any other.
@@ -111,11 +117,8 @@ pub(super) const ROWS: &[Row] = &[
         request.copy.btrfs.label = label.as_bytes().to_vec();
         Ok(())
     }),
-    Row::accepted(
-        &["-K", "--nodiscard"],
-        "",
-        "a device is never discarded, and a file always emptied",
-    ),
+    Row::flag(&["-K", "--nodiscard"], |request| request.keeps = true)
+        .noted("a file is always emptied"),
     Row::with(&["-r", "--rootdir"], "DIR", |request, dir| {
         request.rootdir = Some(dir.into());
         Ok(())
@@ -124,7 +127,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::with(&["--compress"], "ALGO[:LEVEL]", |request, codec| {
         let codec = words(codec)?;
         let bare = codec.strip_suffix(":0").or(codec.strip_suffix(':'));
-        request.copy.btrfs.compression = settings(bare.unwrap_or(codec))?;
+        let codec = bare.unwrap_or(codec);
+        request.copy.btrfs.compression = settings(codec)?;
+        request.codec = Some(codec.to_owned());
         Ok(())
     })
     .noted("also zstd:-15 to -1 and lzo:2 to 9; a sample decides whether a file is tried"),
@@ -142,8 +147,8 @@ pub(super) const ROWS: &[Row] = &[
         request.copy.attributes.push((joined(path), attributes));
         Ok(())
     }),
-    Row::flag(&["--reflink"], |request| request.reflinks = true)
-        .noted("the data is copied, and a message says so"),
+    Row::flag(&["--reflink"], |request| request.copy.btrfs.reflink = true)
+        .noted("a message says so if nothing can be shared"),
     Row::flag(&["--shrink"], |request| request.shrinks = true)
         .noted("smaller than theirs, with the free space that Linux needs to write"),
     Row::with(&["-O", "--features"], "LIST", features)
@@ -159,6 +164,7 @@ pub(super) const ROWS: &[Row] = &[
     }),
     Row::with(&["--device-uuid"], "UUID", |request, id| {
         request.copy.btrfs.device_uuid = Some(uuid(words(id)?)?);
+        request.names_device = true;
         Ok(())
     }),
     Row::flag(&["-V", "--version"], |request| {
@@ -374,7 +380,7 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
     let of_files = [
         (!request.copy.subvolumes.is_empty(), "--subvol"),
         (!request.copy.attributes.is_empty(), "--inode-flags"),
-        (request.reflinks, "--reflink"),
+        (request.copy.btrfs.reflink, "--reflink"),
         (request.shrinks, "--shrink"),
     ];
     if let Some((_, option)) = of_files.iter().find(|(is_set, _)| *is_set)
@@ -387,6 +393,7 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
         bail!("{name} does not exist");
     }
     set_size(&mut request, target.as_ref(), &name)?;
+    request.copy.btrfs.discard = !request.keeps;
     set_environment(&mut request)?;
     let (source, edits) = match &request.rootdir {
         Some(dir) if dir.is_dir() => {
@@ -396,9 +403,6 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
         Some(dir) => bail!("{} is not a directory", text::of_host_path(dir, "-")),
         None => (SourceTree::empty()?, Some(of_today(request.copy.epoch))),
     };
-    if request.reflinks {
-        crate::message::tell("--reflink: the data of the files is copied");
-    }
     let summary = write(source, (dst, Format::Btrfs), edits, &request.copy)?;
     if let Some(target) = target.filter(|it| !it.is_device && !request.shrinks)
         && target.bytes > summary.written_bytes
@@ -407,8 +411,14 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
         file.and_then(|file| file.set_len(target.bytes))
             .with_context(|| format!("set the length of {name}"))?;
     }
+    let made = summary.btrfs.unwrap_or_default();
+    if request.copy.btrfs.reflink && made.shared_bytes == 0 && made.image.data_bytes > 0 {
+        tell(&format!(
+            "--reflink: the data of the files is copied, because {name} cannot share theirs"
+        ));
+    }
     if !request.is_quiet {
-        match print_summary(&request, &name, summary.written_bytes) {
+        match print_summary(&request, dst, &name, &made) {
             // The file system is complete without its description.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             printed => printed.context("write standard output")?,
@@ -421,25 +431,134 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
 }
 
 /// The lines that scripts read.
-fn print_summary(request: &NewFileSystem, name: &str, bytes: u64) -> io::Result<()> {
+fn print_summary(
+    request: &NewFileSystem,
+    dst: &Path,
+    name: &str,
+    made: &BtrfsSummary,
+) -> io::Result<()> {
     let btrfs = &request.copy.btrfs;
     let mut out = io::stdout().lock();
+    let bytes = size(made.image.image_bytes);
+    if made.discarded_bytes > 0 {
+        let discarded = size(made.discarded_bytes);
+        writeln!(out, "Performing full device TRIM {name} ({discarded}) ...")?;
+    }
+    writeln!(
+        out,
+        "NOTE: default settings have changed in version 6.19 (supported since linux 6.1):\n      \
+         - enable block-group-tree (-O bgt)\n"
+    )?;
+    if let Some(dir) = &request.rootdir {
+        print_files(request, dir, &mut out)?;
+    }
     let label = match &btrfs.label[..] {
         b"" => "(null)".to_owned(),
         label => text::of_name(label),
     };
-    let size = format!("{:.2}MiB", bytes as f64 / f64::from(1 << 20));
-    writeln!(out, "Label:              {label}")?;
-    let uuid = text::of_uuid(&btrfs.uuid.unwrap_or_default());
-    writeln!(out, "UUID:               {uuid}")?;
+    let uuid = text::of_uuid(&made.uuid);
+    writeln!(
+        out,
+        "Label:              {label}\nUUID:               {uuid}"
+    )?;
+    if request.names_device {
+        let uuid = text::of_uuid(&btrfs.device_uuid.unwrap_or_default());
+        writeln!(out, "Device UUID:        {uuid}")?;
+    }
+    let page = linux::page_bytes();
+    let ssd = if is_ssd(dst) { "yes" } else { "no" };
+    let tree = if btrfs.block_group_tree {
+        ", block-group-tree"
+    } else {
+        ""
+    };
     writeln!(out, "Node size:          {}", btrfs.nodesize)?;
-    writeln!(out, "Sector size:        4096")?;
-    writeln!(out, "Filesystem size:    {size}")?;
+    writeln!(out, "Sector size:        4096\t(CPU page size: {page})")?;
+    writeln!(out, "Filesystem size:    {bytes}")?;
     writeln!(out, "Block group profiles:")?;
-    writeln!(out, "  Data:             {}", btrfs.data.name())?;
-    writeln!(out, "  Metadata:         {}", btrfs.metadata.name())?;
-    writeln!(out, "Checksum:           {}", btrfs.checksum.name())?;
-    writeln!(out, "Number of devices:  1")?;
-    writeln!(out, "Devices:\n   ID        SIZE  PATH")?;
-    writeln!(out, "    1  {size:>10}  {name}")
+    let profiles = [
+        ("Data:", btrfs.data),
+        ("Metadata:", btrfs.metadata),
+        ("System:", btrfs.metadata),
+    ];
+    for ((kind, profile), bytes) in profiles.into_iter().zip(made.group_bytes) {
+        let profile = match profile {
+            Profile::Dup => "DUP",
+            profile => profile.name(),
+        };
+        let bytes = size(bytes);
+        writeln!(out, "  {kind:<18}{profile:<8}{bytes:>17}")?;
+    }
+    writeln!(out, "SSD detected:       {ssd}\nZoned device:       no")?;
+    let features = "extref, skinny-metadata, no-holes, free-space-tree";
+    writeln!(out, "Features:           {features}{tree}")?;
+    let checksum = match btrfs.checksum {
+        ChecksumType::Xxhash64 => "xxhash64",
+        checksum => checksum.name(),
+    };
+    writeln!(out, "Checksum:           {checksum}")?;
+    writeln!(
+        out,
+        "Number of devices:  1\nDevices:\n   ID        SIZE  PATH"
+    )?;
+    writeln!(out, "    1  {bytes:>10}  {name:<4}\n")
+}
+
+/// The lines about the directory that is copied.
+fn print_files(request: &NewFileSystem, dir: &Path, out: &mut impl Write) -> io::Result<()> {
+    let copy = &request.copy;
+    let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    let codec = request.codec.as_deref().unwrap_or("no");
+    writeln!(out, "Rootdir from:       {}", text::of_host_path(&dir, "-"))?;
+    writeln!(out, "  Compress:         {codec}")?;
+    for subvolume in &copy.subvolumes {
+        let is_default = copy.btrfs.default_subvolume.as_ref() == Some(&subvolume.path);
+        let kind = match (is_default, subvolume.is_read_only) {
+            (false, false) => "(rw):",
+            (false, true) => "(ro):",
+            (true, false) => "(drw):",
+            (true, true) => "(dro):",
+        };
+        writeln!(
+            out,
+            "  Subvolume {kind:<8}{}",
+            text::of_path(&subvolume.path)
+        )?;
+    }
+    for (path, attributes) in &copy.attributes {
+        let flag = if attributes.0 & FileAttributes::NO_COW != 0 {
+            "NODATACOW"
+        } else {
+            "NODATASUM"
+        };
+        writeln!(out, "  Inode flags ({flag}):  {}", text::of_path(path))?;
+    }
+    let shrinks = if request.shrinks { "yes" } else { "no" };
+    writeln!(out, "  Shrink:           {shrinks}")
+}
+
+/// A size in the largest unit that it has one of.
+fn size(bytes: u64) -> String {
+    let mut units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].into_iter();
+    let (mut size, mut unit) = (bytes as f64, units.next().unwrap_or_default());
+    for next in units {
+        if size < 1024.0 {
+            break;
+        }
+        (size, unit) = (size / 1024.0, next);
+    }
+    format!("{size:.2}{unit}")
+}
+
+/// Whether the kernel says of a block device that it does not rotate.
+fn is_ssd(device: &Path) -> bool {
+    let Ok(found) = File::open(device).and_then(linux::stat) else {
+        return false;
+    };
+    let (major, minor) = found.rdev;
+    // A partition has the queue of its disk.
+    ["queue", "../queue"].into_iter().any(|queue| {
+        let file = format!("/sys/dev/block/{major}:{minor}/{queue}/rotational");
+        fs::read(file).is_ok_and(|words| words.starts_with(b"0"))
+    })
 }

@@ -67,7 +67,7 @@ fn size(value: &OsStr) -> Result<u64> {
 }
 
 /// A point in time: seconds since 1970, or a date in words, which the program `date` understands.
-fn time(value: &OsStr) -> Result<u32> {
+pub(super) fn time(value: &OsStr) -> Result<u32> {
     let given = words(value)?;
     if given.bytes().all(|byte| byte.is_ascii_digit()) {
         return given.parse().context("is too late");

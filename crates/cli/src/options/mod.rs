@@ -21,7 +21,6 @@ pub(crate) use bytes::bytes;
 pub(crate) use directory::DirectoryArgs;
 pub(crate) use edits::EditArgs;
 pub(crate) use image::{ImageArgs, epoch};
-pub(crate) use moment::seconds;
 pub(crate) use owner::{group, user};
 pub(crate) use quiet::{QuietArgs, SilentArgs};
 pub(crate) use rescue::RescueArgs;

@@ -32,17 +32,21 @@ pub(super) fn write(
     let output = job.output()?;
     let made = btrfs::create(inventory, &options, all.parallel, progress, &output);
     let mut summary = job.finish(made, output)?;
-    let unreadable = std::mem::take(&mut summary.image.unreadable);
+    let image = &mut summary.image;
+    let unreadable = std::mem::take(&mut image.unreadable);
+    let unstored = std::mem::take(&mut image.lost_xattrs);
     let mut result = CopySummary::of_image(&summary.image, all.reuse.is_some());
     result.files = inventory.entry_count().into();
     result.used_bytes = Some(summary.image.data_bytes + summary.metadata_bytes);
     result.losses = job.losses(unreadable);
-    let xattrs = lost_xattrs(summary.image.lost_xattrs, "it does not fit in a tree block");
+    let xattrs = lost_xattrs(unstored, "it does not fit in a tree block");
     result.unpreserved.extend(xattrs);
-    let links = summary.split_links.into_iter().map(Unpreserved::Links);
+    let links = std::mem::take(&mut summary.split_links);
+    let links = links.into_iter().map(Unpreserved::Links);
     result.unpreserved.extend(links);
     let is_read_only = !summary.is_writable && options.slack.is_none();
     result.read_only = is_read_only.then_some(summary.can_delete);
+    result.btrfs = Some(summary);
     Ok(result)
 }
 

@@ -29,6 +29,8 @@ pub struct CopySummary {
     pub read_only: Option<bool>,
     /// Further figures of a SquashFS image, without its lists of files.
     pub squashfs: Option<::squashfs::CreateSummary>,
+    /// The same of a btrfs image.
+    pub btrfs: Option<::btrfs::CreateSummary>,
 }
 
 /// A file that is not in the output, or not as it was.

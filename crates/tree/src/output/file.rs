@@ -212,6 +212,14 @@ impl OutputTarget for FileTarget {
         }
     }
 
+    fn clone_range(&self, source: &File, from: u64, len: u64, at: u64) -> io::Result<()> {
+        self.change(|file| linux::clone_range(source, from, len, file, at))
+    }
+
+    fn discard(&self, bytes: u64) -> io::Result<()> {
+        linux::discard(&self.file, bytes)
+    }
+
     fn reader(&self) -> io::Result<Arc<dyn ReadAt>> {
         match self.place {
             FilePlace::Stream => Err(io::ErrorKind::NotSeekable.into()),

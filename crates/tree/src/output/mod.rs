@@ -20,7 +20,7 @@ pub use self::spool::spool;
 pub(crate) use self::spool::unnamed_file;
 use self::target::{Discard, MemoryTarget};
 pub use self::target::{MemoryResult, OutputKind, OutputTarget};
-use crate::{ReadAt, Result, Scratch};
+use crate::{HostContent, ReadAt, Result, Scratch};
 
 /// The file, device, stream or other [target](OutputTarget) to which an image or archive is
 /// written.
@@ -110,6 +110,30 @@ impl Output {
     /// The medium's error; a stream cannot seek.
     pub fn write_all_at(&self, buf: &[u8], at: u64) -> io::Result<()> {
         self.0.write_all_at(buf, at)
+    }
+
+    /// Shares `len` bytes of a file of this machine, from the byte offset `from` on, in place of
+    /// writing them at `at` (`FICLONERANGE`). The file may have changed since it was read.
+    ///
+    /// # Errors
+    /// The medium's error: ranges that are not whole blocks, another file system, one that cannot
+    /// share. Some of the bytes at `at` may have changed.
+    pub fn clone_range(
+        &self,
+        source: &HostContent<'_>,
+        from: u64,
+        len: u64,
+        at: u64,
+    ) -> io::Result<()> {
+        self.0.clone_range(source.file(), from, len, at)
+    }
+
+    /// Discards the first bytes of a device (`BLKDISCARD`).
+    ///
+    /// # Errors
+    /// The medium's error: a target that is no such device.
+    pub fn discard(&self, bytes: u64) -> io::Result<()> {
+        self.0.discard(bytes)
     }
 
     /// A second handle, for reading back the output.

@@ -48,6 +48,25 @@ pub trait OutputTarget: ReadAt + Debug {
     /// The medium's error.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
+    /// Shares `len` bytes of an open file of the host, from the byte offset `from` on, in place of
+    /// writing them at `at`.
+    ///
+    /// # Errors
+    /// The medium's error; most media cannot do that.
+    fn clone_range(&self, source: &File, from: u64, len: u64, at: u64) -> io::Result<()> {
+        let _ = (source, from, len, at);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Discards the first bytes of a device.
+    ///
+    /// # Errors
+    /// The medium's error; most media cannot do that.
+    fn discard(&self, bytes: u64) -> io::Result<()> {
+        let _ = bytes;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// A second handle, for reading back the output.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 //! their checksums.
 
 use tree::{
-    Error, FileId, KeptCount, Lost, Output, RecordTable, Result, Scratch, high_u32, low_u32,
-    wide_u64,
+    Error, FileId, HostContent, KeptCount, Lost, Output, ReadAt, RecordTable, Result, Scratch,
+    high_u32, low_u32, wide_u64,
 };
 
 use super::job::UnplacedExtent;
@@ -194,6 +194,17 @@ pub(crate) struct AreaCounts {
     pub(crate) reused: u64,
     /// Those made from content.
     pub(crate) encoded: u64,
+    /// Bytes that share the extents of their source.
+    pub(crate) shared_bytes: u64,
+}
+
+/// The file of this machine that a plain extent was read from.
+#[derive(Debug)]
+pub(super) struct PlainSource<'a> {
+    pub(super) file: HostContent<'a>,
+    pub(super) offset: u64,
+    /// Bytes of the file in the extent.
+    pub(super) len: u64,
 }
 
 /// The size of an [`Area`] at some point, to go back to.
@@ -315,11 +326,15 @@ impl<'a> Area<'a> {
         }
     }
 
-    /// Writes an extent to the next place and returns its index.
-    pub(super) fn store(&mut self, piece: &UnplacedExtent) -> Result<u32> {
+    /// Writes an extent to the next place, or shares it with its source, and returns its index.
+    pub(super) fn store(
+        &mut self,
+        piece: &UnplacedExtent,
+        source: Option<&PlainSource<'_>>,
+    ) -> Result<u32> {
         let index = u32::try_from(self.extents.len())
             .map_err(|_| Error::Limit("more than 2^32 extents"))?;
-        let at = self.put(piece)?;
+        let at = self.put(piece, source)?;
         let extent = NewExtent {
             at,
             len: piece.len as u64,
@@ -341,6 +356,7 @@ impl<'a> Area<'a> {
         &mut self,
         offset: u64,
         piece: &UnplacedExtent,
+        source: Option<&PlainSource<'_>>,
     ) -> Result<Option<(u32, u32)>> {
         let (Some(last), Some(shown)) = (self.extents.last(), self.shown.last()) else {
             return Ok(None);
@@ -360,7 +376,7 @@ impl<'a> Area<'a> {
         if !fits || !room {
             return Ok(None);
         }
-        self.put(piece)?;
+        self.put(piece, source)?;
         let begin = last.len as u32; // no uncompressed extent reaches 4 GiB
         last.len += piece.len as u64;
         last.ram += piece.ram;
@@ -376,14 +392,17 @@ impl<'a> Area<'a> {
         self.counts.encoded += u64::from(!is_reused && kept == 0);
     }
 
-    fn put(&mut self, piece: &UnplacedExtent) -> Result<u64> {
+    fn put(&mut self, piece: &UnplacedExtent, source: Option<&PlainSource<'_>>) -> Result<u64> {
         let at = self.place(piece.len as u64);
         if piece.is_reserved {
             return Ok(at);
         }
         self.counts.kept += piece.kept;
         self.count(piece.is_reused, piece.kept.count);
-        self.output.write_all_at(&piece.buffer[..piece.len], at)?;
+        let shared = source.map_or(0, |source| self.share(piece, source, at));
+        self.counts.shared_bytes += shared as u64;
+        let rest = &piece.buffer[shared..piece.len];
+        self.output.write_all_at(rest, at + shared as u64)?;
         if piece.sums.is_empty() {
             return Ok(at);
         }
@@ -397,6 +416,24 @@ impl<'a> Area<'a> {
         }
         self.sums.append(&piece.sums)?;
         Ok(at)
+    }
+
+    /// Lets the output share the whole sectors of an extent with their source. Returns their
+    /// length, or 0 if that fails.
+    fn share(&self, piece: &UnplacedExtent, source: &PlainSource<'_>, at: u64) -> usize {
+        let len = source.len - source.len % SECTOR_BYTES as u64;
+        let PlainSource { file, offset, .. } = source;
+        if len == 0 || self.output.clone_range(file, *offset, len, at).is_err() {
+            return 0;
+        }
+        // The file may have changed since its checksums were computed.
+        let mut found = vec![0; len as usize];
+        let read = self.output.read_exact_at(&mut found, at);
+        if read.is_ok() && found == piece.buffer[..found.len()] {
+            found.len()
+        } else {
+            0
+        }
     }
 
     /// Adds a part to the file whose parts start after this mark; a part that continues the

@@ -86,6 +86,11 @@ impl<'a> DataEncoder<'a> {
         count > usize::from(self.old.is_some())
     }
 
+    /// Whether plain data shares the extents of its source.
+    pub(super) fn shares(&self) -> bool {
+        self.options.reflink
+    }
+
     /// The most bytes of a file that are stored inline.
     pub(super) fn inline_max(&self) -> usize {
         self.inline_max

@@ -2,7 +2,7 @@
 
 use tree::{Error, ExtentId, FileId, Progress, Result};
 
-use super::area::{Area, AreaMark, ExtentSlice, FileContent};
+use super::area::{Area, AreaMark, ExtentSlice, FileContent, PlainSource};
 use super::encode::{DataEncoder, EncodeWorker};
 use super::job::{DataJob, DataResult, FileStep, SmallContent, UnplacedExtent};
 use super::reserve::{ReservedPart, ReservedSpace};
@@ -199,7 +199,7 @@ impl<'a, 'o> Sink<'a, 'o> {
             } => self.area.add_inline(&bytes, compression, is_reused)?,
             SmallContent::Extent(piece) => {
                 let before = self.area.mark();
-                let extent = self.area.store(&piece)?;
+                let extent = self.area.store(&piece, None)?;
                 let part = ExtentSlice {
                     offset: 0,
                     len: piece.ram,
@@ -229,21 +229,43 @@ impl<'a, 'o> Sink<'a, 'o> {
             self.recycle(piece);
             return Ok(None);
         }
+        let source = self.source(file, offset, len, &piece);
         let grown = if is_first {
             None
         } else {
-            self.area.grow(offset, &piece)?
+            self.area.grow(offset, &piece, source.as_ref())?
         };
         let place = match grown {
             Some(place) => place,
             None => {
-                let extent = self.area.store(&piece)?;
+                let extent = self.area.store(&piece, source.as_ref())?;
                 self.refer(file, offset, len, (extent, piece.skip));
                 (extent, 0)
             }
         };
         self.recycle(piece);
         Ok(Some(place))
+    }
+
+    /// The file that a part may share its data with.
+    fn source(
+        &self,
+        file: FileId,
+        offset: u64,
+        len: u64,
+        piece: &UnplacedExtent,
+    ) -> Option<PlainSource<'a>> {
+        let work = self.work;
+        if !work.shares() || piece.compression != 0 || piece.is_reserved {
+            return None;
+        }
+        let inventory = work.content.inventory();
+        let host = inventory.tree().host_content(inventory.ino(file))?;
+        Some(PlainSource {
+            file: host,
+            offset,
+            len,
+        })
     }
 
     fn recycle(&self, piece: UnplacedExtent) {

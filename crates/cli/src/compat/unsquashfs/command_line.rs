@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use tree::edit::{PatternSyntax, Patterns};
 
+use crate::compat::mksquashfs::time;
 use crate::compat::options::{Effect, OptionRow};
 use crate::options;
 
@@ -170,10 +171,9 @@ pub(in crate::compat) const ROWS: &[Row] = &[
         it.selection.must_resolve = true;
     }),
     Row::with(&["-all", "-all-time"], "TIME", |it, words| {
-        it.time = Some(options::seconds(words.to_str().context("must be a time")?)?);
+        it.time = Some(time(words)?.into());
         Ok(())
-    })
-    .noted("seconds, or a date such as 2020-01-01T12:30:00"),
+    }),
     Row::flag(&["-cat"], |it| it.task = Task::Cat),
     Row::flag(&["-f", "-force"], |it| it.is_forced = true).noted(
         "a link in the destination leads out of it nowhere, and no directory becomes a file",

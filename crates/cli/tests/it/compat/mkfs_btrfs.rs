@@ -66,6 +66,8 @@ const LINES: &[&str] = &[
     "-r src img",
     // osbuild (stages/org.osbuild.mkfs.btrfs).
     "-U 032f5303-caa6-4e26-98eb-e18b936bc0ef -L root img",
+    // debos (actions/image_partition_action.go).
+    "-L root -f -O no-holes,extref -U 032f5303-caa6-4e26-98eb-e18b936bc0ef img",
     // kiwi 11.1.6 (kiwi/filesystem/btrfs.py).
     "-L ROOT -U 032f5303-caa6-4e26-98eb-e18b936bc0ef --byte-count 157286400 img",
     "",
@@ -97,6 +99,9 @@ const NEWER_LINES: &[&str] = &[
     "-q -r src --inode-flags nodatacow:none img",
     "--inode-flags nodatacow:sub img",
     "--reflink img",
+    "--csum xxhash -L words -d dup -m single img",
+    "-r src -u sub -u default-ro:sub/deep --inode-flags nodatacow:large --compress zlib:3 new",
+    "-O ^bgt -m single -n 4k img",
     // systemd-repart 262 (src/shared/mkfs-util.c), with Subvolumes=, and with Minimize=best.
     "-L root-x86-64 -U f169781e-5817-4140-8325-096450adeb5a -r src --compress zstd:9 --sectorsize=4096 \
      img --subvol default:/sub --subvol ro:/sub/deep",
@@ -104,7 +109,7 @@ const NEWER_LINES: &[&str] = &[
 ];
 
 /// Refusals and differences of restow without a case above.
-const OTHER_LINES: &[&str] = &["-M img", "--mixed img", "-r src --reflink img"];
+const OTHER_LINES: &[&str] = &["-M img", "--mixed img"];
 
 fn make_sources(dir: &Path) {
     fs::create_dir_all(dir.join("src/sub/deep")).unwrap();
@@ -131,8 +136,8 @@ fn make_targets(dir: &Path) {
     old.unwrap().write_all_at(b"_BHRfS_M", 0x1_0040).unwrap();
 }
 
-/// The exit code; with the name of a program, ours.
-fn code(dir: &Path, original: Option<&Tool>, line: &str) -> i32 {
+/// The exit code, and the words that are printed but for the version, sizes and UUIDs.
+fn ran(dir: &Path, original: Option<&Tool>, line: &str) -> (i32, Vec<String>) {
     make_targets(dir);
     let mut command = match original {
         Some(tool) => tool.command(),
@@ -140,7 +145,18 @@ fn code(dir: &Path, original: Option<&Tool>, line: &str) -> i32 {
     };
     let output = command.args(line.split_whitespace()).current_dir(dir);
     let output = output.env_remove("SOURCE_DATE_EPOCH").output().unwrap();
-    output.status.code().unwrap()
+    let words = String::from_utf8(output.stdout).unwrap();
+    let words = words.lines().skip_while(|line| !line.starts_with("NOTE"));
+    let words = words.filter(|line| !line.starts_with("UUID") && !line.starts_with("Rootdir"));
+    let is_size = |word: &&str| word.ends_with("iB");
+    let words = words.map(|line| match line.split_whitespace().find(is_size) {
+        Some(size) => line
+            .replace(&format!("{size:>10}"), "")
+            .trim_end()
+            .to_owned(),
+        None => line.to_owned(),
+    });
+    (output.status.code().unwrap(), words.collect())
 }
 
 /// Numbers of a superblock (`struct btrfs_super_block`) that both must have, with the type of the
@@ -207,8 +223,12 @@ fn compare(original: &Tool, lines: &[&str], is_newer: bool) {
         .arg(theirs.join("src"))
         .arg(&ours));
     for line in lines {
-        let codes = [code(&theirs, Some(original), line), code(&ours, None, line)];
+        let ran = [ran(&theirs, Some(original), line), ran(&ours, None, line)];
+        let codes = ran.each_ref().map(|(code, _)| *code);
         assert_eq!(codes[0], codes[1], "{line}");
+        if is_newer {
+            assert_eq!(ran[0].1, ran[1].1, "{line}");
+        }
         let target = line
             .split(' ')
             .find(|it| ["img", "new", "small", "old"].contains(it));
@@ -272,7 +292,7 @@ fn what_mkfs_btrfs_can_and_restow_cannot_is_refused_by_name() {
     }
     let line = "mkfs.btrfs -q -r src --reflink img";
     let (code, _, words) = crate::run_in(dir.path(), line.split(' '));
-    assert!(code == 0 && words.contains("is copied"), "{words}");
+    assert!(code == 0 && words.contains("is copied, because"), "{words}");
 }
 
 /// A new file, also to read.
@@ -384,7 +404,7 @@ fn mounted_file_systems_are_those_of_mkfs_btrfs() {
         "-q -r src --inode-flags nodatacow:sub img",
     ] {
         let shown = [Some(&mkfs), None].map(|original| {
-            assert_eq!(code(dir.path(), original, line), 0, "{line}");
+            assert_eq!(ran(dir.path(), original, line).0, 0, "{line}");
             let device =
                 LoopDevice::attach(BackingFile::existing(dir.join("img")), Access::ReadOnly);
             let mount = Mount::new(device, FsType::Btrfs, "subvolid=5");
@@ -412,7 +432,9 @@ fn mounted_file_systems_are_those_of_mkfs_btrfs() {
 fn devices_are_written_up_to_their_size_and_not_while_they_are_mounted() {
     let dir = TempDir::new();
     make_sources(dir.path());
-    let device = LoopDevice::attach(BackingFile::create(200 << 20), Access::ReadWrite);
+    let backing = BackingFile::create(200 << 20);
+    let file = backing.path().to_owned();
+    let device = LoopDevice::attach(backing, Access::ReadWrite);
     let path = device.path().to_str().unwrap().to_owned();
     let made = |words: &[&str]| {
         let words = [&["mkfs.btrfs"], words, &[&path]].concat();
@@ -422,6 +444,27 @@ fn devices_are_written_up_to_their_size_and_not_while_they_are_mounted() {
     assert_eq!(total_bytes(&path), 200 << 20);
     assert_eq!(made(&["-q"]).0, 1);
     assert_eq!(made(&["-q", "-f", "-b", "300M"]).0, 1);
+    // The old content is gone: the marks of an ext4 and of a RAID, and all else unless -K is given.
+    let old = File::options().write(true).open(&path).unwrap();
+    let fill = || {
+        old.write_all_at(&vec![b'x'; 30 << 20], 0).unwrap();
+        old.write_all_at(b"\x53\xef", 0x438).unwrap();
+        old.write_all_at(b"\xfc\x4e\x2b\xa9", (200 << 20) - (64 << 10))
+            .unwrap();
+        old.sync_all().unwrap();
+    };
+    let held = || fs::metadata(&file).unwrap().blocks() * 512;
+    fill();
+    let (code, words, _) = made(&["-f"]);
+    let trim = format!("Performing full device TRIM {path} (200.00MiB) ...");
+    assert!(code == 0 && words.contains(&trim), "{words}");
+    assert!(held() < 5 << 20, "{} bytes", held());
+    fill();
+    let (code, words, _) = made(&["-f", "-K"]);
+    assert!(code == 0 && !words.contains("TRIM"), "{words}");
+    assert!(held() > 25 << 20, "{} bytes", held());
+    let marks = run(Command::new("wipefs").args(["--noheadings", "--output", "TYPE", &path]));
+    assert_eq!(String::from_utf8(marks.stdout).unwrap().trim(), "btrfs");
     assert_eq!(made(&["-q", "-f", "-b", "150M"]).0, 0);
     assert_eq!(total_bytes(&path), 150 << 20);
     assert_eq!(made(&["-q", "-f", "-r", "src", "--shrink"]).0, 0);
@@ -433,6 +476,52 @@ fn devices_are_written_up_to_their_size_and_not_while_they_are_mounted() {
     assert!(code == 1 && words.contains("is mounted"), "{words}");
     fs::write(mount.path().join("more"), "written").unwrap();
     mount.unmount();
+}
+
+/// Data of an image beside its source is stored once, and the rest is a copy.
+#[test]
+#[ignore = "needs root"]
+fn reflinked_data_is_stored_once() {
+    let (Some(mkfs), Some(btrfs)) = (tool("mkfs.btrfs"), tool("btrfs")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    let backing = BackingFile::create(300 << 20);
+    mkfs.run([Path::new("-q"), backing.path()]);
+    let device = LoopDevice::attach(backing, Access::ReadWrite);
+    let disk = Mount::new(device, FsType::Btrfs, "");
+    make_sources(disk.path());
+    let large = Rng::new(2).bytes(5_000_001);
+    fs::write(disk.path().join("src/sub/random"), &large).unwrap();
+    let there = File::create(disk.path().join("old")).unwrap();
+    there.set_len(100 << 20).unwrap();
+    drop(there);
+    for (name, options) in [("new", ""), ("old", "--compress zstd")] {
+        let line = format!("mkfs.btrfs -q -r src --reflink {options} {name}");
+        let (code, _, words) = crate::run_in(disk.path(), line.split_whitespace());
+        assert_eq!((code, &*words), (0, ""), "{line}");
+        let image = disk.path().join(name);
+        run(Command::new("sync").arg("-f").arg(&image));
+        let check = ["check", "--check-data-csum"].map(Path::new);
+        btrfs.run(check.into_iter().chain([&*image]));
+        let du = ["filesystem", "du", "--raw", "-s"].map(Path::new);
+        let output = btrfs.run(du.into_iter().chain([&*image]));
+        let output = String::from_utf8(output.stdout).unwrap();
+        let fields: Vec<&str> = output.lines().last().unwrap().split_whitespace().collect();
+        let [total, exclusive] = [0, 1].map(|at| fields[at].parse::<u64>().unwrap());
+        // The large file, and the noise but for its tail.
+        assert!(
+            total - exclusive >= 5_000_000 / 4096 * 4096 + 48_000,
+            "{output}"
+        );
+        // A loop device of a file in it could keep the file system busy.
+        let copy = dir.join(name);
+        fs::copy(&image, &copy).unwrap();
+        let mount = Mount::read_only(&copy, FsType::Btrfs);
+        let source = disk.path().join("src");
+        run(Command::new("diff").arg("-r").arg(source).arg(mount.path()));
+    }
+    disk.unmount();
 }
 
 fn total_bytes(device: &str) -> u64 {

@@ -423,7 +423,7 @@ const BUILDERS: &[Case] = &[
     // appimagetool, src/appimagetool.c, sfs_mksquashfs
     (
         "",
-        "mksquashfs d IMG -offset 8192 -comp zstd -root-owned -noappend -b 1M -wildcards -ef globs -mkfs-time 0",
+        "mksquashfs d IMG -offset 8192 -comp zstd -root-owned -noappend -b 128K -wildcards -ef globs -mkfs-time 0",
     ),
     (
         "",

@@ -632,6 +632,10 @@ impl<'a> HostContent<'a> {
         self.device
     }
 
+    pub(crate) fn file(&self) -> &File {
+        &self.open.file
+    }
+
     /// Shares the whole content with `out`, an empty file of the host (`FICLONE`): holes,
     /// preallocated space and compressed data stay as they are. Returns `false` if the file does
     /// not have the listed content or not this size, so that `out` may have any content.
