@@ -3,7 +3,7 @@
 //! these suites is kept here: they have another licence.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, io};
@@ -325,16 +325,28 @@ fn run_one(tests: &Path, suite: &str, name: &str, top: &Path) -> Verdict {
 /// Detaches the loop devices that a failed test has left.
 fn detach(tests: &Path) {
     let mut list = Command::new("losetup");
-    let listed = output_of(list.args(["--list", "--noheadings", "--output", "NAME,BACK-FILE"]));
+    let columns = "NAME,BACK-INO,BACK-FILE";
+    let listed = output_of(list.args(["--list", "--noheadings", "--output", columns]));
     for line in listed.unwrap_or_default().lines() {
-        let (name, file) = line
-            .trim()
-            .split_once(char::is_whitespace)
-            .unwrap_or((line, ""));
-        if Path::new(file.trim()).starts_with(tests) {
+        let mut words = line.trim().splitn(2, char::is_whitespace);
+        let (Some(name), Some(rest)) = (words.next(), words.next()) else {
+            continue;
+        };
+        let (ino, file) = (rest.trim().split_once(char::is_whitespace)).unwrap_or_default();
+        if is_below(tests, file.trim(), ino) {
             succeeds(Command::new("losetup").args(["--detach", name]));
         }
     }
+}
+
+/// Whether the file of a loop device is below `tests`. The mount namespace in which it was attached
+/// is gone, so that its path begins at the root of its mount.
+fn is_below(tests: &Path, file: &str, ino: &str) -> bool {
+    tests.ancestors().any(|mounted| {
+        let path = mounted.join(file.trim_start_matches('/'));
+        let is_it = |found: fs::Metadata| found.ino().to_string() == ino;
+        path.starts_with(tests) && fs::metadata(&path).is_ok_and(is_it)
+    })
 }
 
 /// What the script for a suite says after its only test.
@@ -420,6 +432,21 @@ fn fstests_verdicts(words: &str) -> Vec<(String, Verdict)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn path_of_a_loop_device_begins_at_its_mount() {
+        let tests = env::temp_dir().join(format!("restow-loops-{}", std::process::id()));
+        fs::create_dir_all(tests.join("a")).unwrap();
+        let image = tests.join("a/image");
+        fs::write(&image, "").unwrap();
+        let ino = fs::metadata(&image).unwrap().ino().to_string();
+        let shown = format!("/{}/a/image", tests.file_name().unwrap().display());
+        assert!(is_below(&tests, &shown, &ino));
+        assert!(is_below(&tests, &image.display().to_string(), &ino));
+        assert!(!is_below(&tests, &shown, "0") && !is_below(&tests, "/b/image", &ino));
+        assert!(!is_below(&tests.join("b"), &shown, &ino));
+        fs::remove_dir_all(tests).unwrap();
+    }
 
     #[test]
     fn verdicts_are_those_of_the_scripts() {
