@@ -17,6 +17,8 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     if is_ci() {
         // What would make the next build faster makes this one slower, and there is no next one.
         command.env("CARGO_INCREMENTAL", "0");
+        // A panic names its line without.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
     }
     command
 }
@@ -51,6 +53,12 @@ pub(crate) fn limited(command: &Command, seconds: u64) -> Command {
         .args(command.get_args())
         .current_dir(root())
         .stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
     limited
 }
 
@@ -223,6 +231,14 @@ mod tests {
         let outcome = counted(output, "");
         assert_eq!((outcome.passed, outcome.left), (13, 7));
         assert_eq!(outcome.failed, ["b::c"]);
+    }
+
+    /// Cargo would build everything again in another environment.
+    #[test]
+    fn limited_command_keeps_its_environment() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "test \"$A\" = 1"]).env("A", "1");
+        assert!(succeeds(&mut limited(&command, 9)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::command::{line_of, nightly, run, succeeds};
 use crate::environment::root;
+use crate::fuzz::COVERAGE;
 use crate::tools::{is_there, target_dir};
 
 /// What sees bad memory in Rust and in C.
@@ -31,16 +32,8 @@ impl Sanitizer {
     }
 }
 
-/// Tells libFuzzer which branches an input takes, as cargo-fuzz does, and keeps all checks.
-const RUSTFLAGS: [&str; 7] = [
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "-Cdebug-assertions=on",
-    "-Coverflow-checks=on",
-];
+/// Keeps all checks.
+const CHECKS: &str = "-Cdebug-assertions=on -Coverflow-checks=on";
 
 /// The static libraries that the harness calls.
 const LIBRARIES: [&str; 2] = ["restow_zstd_2017", "restow_zstd"];
@@ -65,7 +58,7 @@ pub(crate) fn harness(source: &str, sanitizer: Sanitizer, seconds: u64) -> Resul
         Some(reason) => Err(reason),
         None => Ok(()),
     };
-    let flags = format!("-Zsanitizer={name} {}", RUSTFLAGS.join(" "));
+    let flags = format!("-Zsanitizer={name} {CHECKS} {}", COVERAGE.join(" "));
     for package in LIBRARIES {
         // `core` with the sanitizer, too: what it writes would else be unknown to MemorySanitizer.
         let mut build = nightly(["build", "--release", "--quiet", "-Zbuild-std=core"]);

@@ -1,14 +1,13 @@
 //! Everything that runs a test or a measurement.
 
 use std::process::Command;
-use std::sync::Mutex;
 use std::thread;
 
-use crate::command::{cargo, line_of, nightly, output_of, package, run, run_tests, succeeds};
+use crate::command::{cargo, line_of, nightly, output_of, package, run, run_tests};
 use crate::environment::{is_ci, root};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Binary, Suite};
-use crate::{check, kmod, tidy, tools};
+use crate::{check, fuzz, kmod, tidy, tools};
 
 /// How long `cargo xtask test` may take on two cores, from a clone, in seconds.
 #[cfg(test)]
@@ -18,42 +17,50 @@ const TEST_SECONDS_MAX: u64 = 1200;
 /// with `testkit::cases`, and a campaign tries all of it. Times decide no test, so a step that is
 /// over its share is only marked.
 const SHARES: &[(&str, u64)] = &[
-    ("tools", 52),
-    ("rustfmt and clippy", 10),
-    ("format", 5),
-    ("tidy", 5),
-    ("clippy", 90),
-    ("documentation", 30),
-    ("cargo-deny", 85),
-    ("actionlint", 10),
-    ("build", 185),
-    ("crates/xxhash", 5),
-    ("crates/lzo", 10),
-    ("crates/codec", 15),
-    ("crates/zstd", 55),
-    ("crates/ffi", 40),
-    ("crates/linux", 5),
-    ("crates/tree", 30),
-    ("crates/squashfs", 60),
-    ("crates/btrfs", 60),
-    ("crates/sendstream", 20),
-    ("crates/fuse", 5),
+    ("tools", 36),
+    ("rustfmt and clippy", 4),
+    ("format", 4),
+    ("tidy", 4),
+    ("clippy", 66),
+    ("documentation", 26),
+    ("cargo-deny", 46),
+    ("actionlint", 8),
+    ("build", 235),
+    ("crates/xxhash", 2),
+    ("crates/lzo", 5),
+    ("crates/codec", 5),
+    ("crates/zstd", 38),
+    ("crates/ffi", 20),
+    ("crates/linux", 2),
+    ("crates/tree", 12),
+    ("crates/squashfs", 70),
+    ("crates/btrfs", 20),
+    ("crates/sendstream", 6),
+    ("crates/fuse", 2),
     ("crates/plan", 3),
     ("crates/report", 2),
     ("crates/restow", 2),
-    ("crates/cli", 28),
-    ("crates/testkit", 3),
-    ("bench", 20),
-    ("bench/zstd-portable", 5),
-    ("xtask", 5),
-    ("tests in documentation", 30),
-    ("features of zstd", 90),
-    ("no standard library", 25),
-    ("kernel", 150),
-    ("kmod", 35),
-    ("kmod-boot", 25),
-    // Counted only where a nightly compiler and cargo-fuzz are installed.
-    ("fuzz-smoke", 0),
+    ("crates/cli", 50),
+    ("crates/testkit", 2),
+    ("bench", 17),
+    ("bench/zstd-portable", 13),
+    ("xtask", 4),
+    ("tests in documentation", 14),
+    ("features of zstd", 65),
+    ("no standard library", 14),
+    ("kernel", 140),
+    ("kmod", 27),
+    ("kmod-boot", 18),
+    ("fuzz-smoke", 190),
+];
+
+/// The crates whose tests would wait for the disk most of the time. Those of the others meet one,
+/// as people do.
+const IN_MEMORY: &[&str] = &[
+    "crates/squashfs",
+    "crates/btrfs",
+    "crates/sendstream",
+    "crates/cli",
 ];
 
 /// The crates that promise to need no standard library, each with sets of features that are
@@ -92,9 +99,6 @@ const BARE_TARGETS: [&str; 3] = [
     "thumbv7em-none-eabi",
 ];
 
-/// libdeflate has the same table once for each kind of processor.
-const ASAN_OPTIONS: &str = "detect_odr_violation=0";
-
 /// Everything that this machine can run.
 pub(crate) fn test(report: &mut Report, _: &[String]) {
     report.budget(SHARES);
@@ -112,9 +116,14 @@ pub(crate) fn test(report: &mut Report, _: &[String]) {
             return report.step("tests", || Outcome::failed(reason));
         }
     };
+    let in_memory = tools::memory_prefix(&[]).unwrap_or_default();
     for member in &members {
         let of_it = check::of_crate(&binaries, &member.folder);
-        report.step(&member.folder, || Suite::default().run(&of_it));
+        let mut suite = Suite::default();
+        if IN_MEMORY.contains(&&*member.folder) {
+            suite.prefix = &in_memory;
+        }
+        report.step(&member.folder, || suite.run(&of_it));
     }
     report.step("tests in documentation", check::doc_tests);
     report.step("features of zstd", features);
@@ -128,7 +137,7 @@ pub(crate) fn test(report: &mut Report, _: &[String]) {
         },
     });
     kmod::steps(report);
-    fuzz_smoke(report, &[]);
+    fuzz::smoke(report, &[]);
 }
 
 /// The tests that mount, in private mount namespaces. They are built as the user who calls and run
@@ -156,16 +165,25 @@ fn run_kernel(
     filters: &[String],
     shows_output: bool,
 ) -> Outcome {
+    let in_memory = tools::memory_prefix(prefix);
     let suite = Suite {
-        prefix: &tools::mount_prefix(prefix),
+        prefix: &in_memory.unwrap_or_else(|| tools::mount_prefix(prefix)),
         ignored: true,
         filters,
-        // The kernel's log and its loop devices are shared by all.
+        // Two images of btrfs with one UUID cannot be mounted at the same time.
         jobs: 1,
         shows_output,
         ..Suite::default()
     };
-    suite.run(binaries)
+    // Images of SquashFS have no UUID, and the tests of its crate mount no other.
+    let (of_squashfs, others): (Vec<_>, Vec<_>) =
+        (binaries.iter().cloned()).partition(|binary| binary.folder.ends_with("crates/squashfs"));
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| suite.run(&of_squashfs));
+        let mut outcome = suite.run(&others);
+        outcome.add(beside.join().expect("it counts what fails"));
+        outcome
+    })
 }
 
 /// Builds tests into `binaries`.
@@ -190,12 +208,24 @@ const BUILDS: &[&str] = &[
     "arch,decompress",
 ];
 
-/// The tests of zstd with each set of features alone.
+/// The tests of zstd with each set of features alone, and beside them the builds, which one
+/// processor does.
 fn features() -> Outcome {
+    thread::scope(|scope| {
+        let builds = scope.spawn(feature_builds);
+        let mut outcome = feature_tests();
+        outcome.add(builds.join().expect("it counts what fails"));
+        outcome
+    })
+}
+
+/// Builds zstd and its documentation in a directory that no other cargo locks.
+fn feature_builds() -> Outcome {
     let mut outcome = Outcome::default();
     for features in BUILDS {
         for command in ["rustc", "rustdoc"] {
             let mut build = cargo([command]);
+            build.env("CARGO_TARGET_DIR", tools::target_dir().join("features"));
             if command == "rustc" {
                 build.args(["--profile", "check"]);
             }
@@ -211,6 +241,11 @@ fn features() -> Outcome {
             outcome.add(run(&mut build));
         }
     }
+    outcome
+}
+
+fn feature_tests() -> Outcome {
+    let mut outcome = Outcome::default();
     for package in WITHOUT_C {
         outcome.add(without_c(package));
     }
@@ -268,87 +303,6 @@ fn without_c(package: &str) -> Outcome {
         Err(reason) => outcome.failed.push(reason),
     }
     outcome
-}
-
-/// 10 seconds of each fuzz target.
-pub(crate) fn fuzz_smoke(report: &mut Report, _: &[String]) {
-    report.step("fuzz-smoke", || {
-        let targets = match fuzz_targets() {
-            Ok(targets) => targets,
-            Err(reason) => return Outcome::skipped(reason),
-        };
-        // One at a time, `cargo fuzz run` would build one at a time, too.
-        let mut outcome =
-            run(nightly(["fuzz", "build", "--dev"]).env("ASAN_OPTIONS", ASAN_OPTIONS));
-        if !outcome.failed.is_empty() {
-            return outcome;
-        }
-        let left = Mutex::new(targets.iter());
-        let runs = Mutex::new(Vec::new());
-        let work = || {
-            loop {
-                let target = left.lock().expect("no worker panics").next();
-                let Some(target) = target else { return };
-                let of_it = fuzz_quietly(target);
-                runs.lock().expect("no worker panics").push(of_it);
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-                scope.spawn(work);
-            }
-        });
-        for of_it in runs.into_inner().expect("no worker panics") {
-            outcome.add(of_it);
-        }
-        outcome
-    });
-}
-
-/// 10 seconds of one fuzz target. Its words are shown only if it fails.
-fn fuzz_quietly(target: &str) -> Outcome {
-    let mut command = fuzz(target, 10, true);
-    match command.output() {
-        Ok(output) if output.status.success() => Outcome::passed(),
-        Ok(output) => {
-            print!("{}", String::from_utf8_lossy(&output.stdout));
-            eprint!("{}", String::from_utf8_lossy(&output.stderr));
-            Outcome::failed(format!("{}: {}", line_of(&command), output.status))
-        }
-        Err(error) => Outcome::failed(format!("{}: {error}", line_of(&command))),
-    }
-}
-
-/// The fuzz targets, or why none can be run.
-pub(crate) fn fuzz_targets() -> Result<Vec<String>, String> {
-    if !succeeds(&mut nightly(["--version"])) {
-        return Err("no nightly toolchain: rustup toolchain install nightly".to_owned());
-    }
-    if !succeeds(&mut nightly(["fuzz", "--version"])) {
-        return Err("cargo-fuzz is missing: cargo install cargo-fuzz".to_owned());
-    }
-    let targets = output_of(&mut nightly(["fuzz", "list"]))?;
-    Ok(targets.lines().map(str::to_owned).collect())
-}
-
-/// A command that runs a fuzz target under AddressSanitizer for this many seconds; built `quickly`,
-/// or to run quickly.
-pub(crate) fn fuzz(target: &str, seconds: u64, quickly: bool) -> Command {
-    let mut command = nightly(["fuzz", "run", target]);
-    if quickly {
-        command.arg("--dev");
-    }
-    // New inputs go to the first directory; the seeds stay as they are.
-    let seeds = format!("fuzz/seeds/{target}");
-    if root().join(&seeds).is_dir() {
-        let corpus = format!("fuzz/corpus/{target}");
-        let _ = std::fs::create_dir_all(root().join(&corpus));
-        command.args([corpus, seeds]);
-    }
-    command.env("ASAN_OPTIONS", ASAN_OPTIONS);
-    command.args(["--", "-rss_limit_mb=1024", "-timeout=10"]);
-    command.arg(format!("-max_total_time={seconds}"));
-    command
 }
 
 /// The codecs' tests under Miri, which finds undefined behaviour.

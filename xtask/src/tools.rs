@@ -231,6 +231,20 @@ pub(crate) fn mount_prefix(root_prefix: &[&str]) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()
 }
 
+/// Gives a test a temporary directory in memory, which no other process sees and no kill leaves.
+const IN_MEMORY: &str = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm && TMPDIR=/dev/shm exec \"$@\"";
+
+/// The same words for a test that need not wait for a disk: most of its time goes into `fsync` and
+/// unlinking there. `None` without root's rights, or if Linux has no user's attributes in memory.
+pub(crate) fn memory_prefix(root_prefix: &[&str]) -> Option<Vec<String>> {
+    let mut words = mount_prefix(root_prefix);
+    words.extend(["sh", "-c", IN_MEMORY, "sh"].map(str::to_owned));
+    let mut probe = Command::new(&words[0]);
+    probe.args(&words[1..]);
+    probe.args(["setfattr", "-n", "user.x", "-v", "1", "/dev/shm"]);
+    succeeds(&mut probe).then_some(words)
+}
+
 /// Whether this process has root's rights.
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
@@ -245,13 +259,15 @@ pub(crate) fn is_there(program: &str) -> bool {
         .any(|path| path.is_file())
 }
 
-/// The programs that are missing, each with its package, of those that `testkit` lists.
+/// The programs that are missing, each with its package, of those that `testkit` lists; libFuzzer
+/// is in C++.
 fn missing() -> Result<Vec<(String, String)>, String> {
     let path = root().join("crates/testkit/tools.txt");
     let list =
         fs::read_to_string(&path).map_err(|error| format!("read {}: {error}", path.display()))?;
     let mut missing = Vec::new();
-    for line in list.lines().filter(|line| !line.starts_with('#')) {
+    let lines = list.lines().chain(["c++ g++"]);
+    for line in lines.filter(|line| !line.starts_with('#')) {
         let Some((tool, package)) = line.split_once(char::is_whitespace) else {
             return Err(format!(
                 "{}: \"{line}\" is not a program and a package",

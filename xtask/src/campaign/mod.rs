@@ -19,7 +19,7 @@ use crate::harness::harness;
 use crate::mutants::mutants;
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Suite};
-use crate::{test, tools};
+use crate::{fuzz, test, tools};
 
 /// How long one test of a campaign may take.
 const CAMPAIGN_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -156,10 +156,10 @@ fn minutes(usual: u64) -> u64 {
 
 /// The outcome, and how many inputs were tried.
 fn run_fuzz(target: &str, minutes: u64) -> (Outcome, u64) {
-    if let Err(reason) = test::fuzz_targets() {
+    if let Err(reason) = fuzz::has_cargo_fuzz() {
         return (Outcome::skipped(reason), 0);
     }
-    fuzzed(test::fuzz(target, minutes * 60, false))
+    fuzzed(fuzz::campaign(target, minutes * 60))
 }
 
 /// Runs tests of a crate_name's library under Miri.
@@ -188,7 +188,7 @@ fn fuzzed(mut command: Command) -> (Outcome, u64) {
     let stderr = child.stderr.take().expect("it is piped");
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
         eprintln!("{line}");
-        inputs = executions(&line).unwrap_or(inputs);
+        inputs = fuzz::executions(&line).unwrap_or(inputs);
     }
     let outcome = match child.wait() {
         Ok(status) if status.success() => Outcome::passed(),
@@ -196,21 +196,4 @@ fn fuzzed(mut command: Command) -> (Outcome, u64) {
         Err(error) => Outcome::failed(format!("{}: {error}", line_of(&command))),
     };
     (outcome, inputs)
-}
-
-/// How many inputs libFuzzer's last line names: `Done 1234 runs in 61 second(s)`.
-fn executions(line: &str) -> Option<u64> {
-    let (count, _) = line.strip_prefix("Done ")?.split_once(" runs in ")?;
-    count.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn executions_are_those_of_the_last_line() {
-        assert_eq!(executions("Done 1234 runs in 61 second(s)"), Some(1234));
-        assert_eq!(executions("#1234 DONE cov: 1"), None);
-    }
 }

@@ -40,7 +40,11 @@ fn source(setfacl: &Tool, setfattr: &Tool) -> TempDir {
 /// What getfacl and getfattr show.
 fn shown(dir: &Path, getfacl: &Tool, getfattr: &Tool) -> [String; 2] {
     let text = |command: &mut std::process::Command| {
-        String::from_utf8(run(command.current_dir(dir)).stdout).unwrap()
+        let text = String::from_utf8(run(command.current_dir(dir)).stdout).unwrap();
+        // The order of a directory is that of its file system.
+        let mut files: Vec<&str> = text.split("\n\n").collect();
+        files.sort_unstable();
+        files.join("\n\n")
     };
     let lists = text(getfacl.command().args(["-Rn", "."]));
     let labels = text(getfattr.command().args(["-Rdm", "security.selinux", "."]));
