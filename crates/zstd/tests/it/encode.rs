@@ -280,10 +280,15 @@ fn a_frame_is_refused_only_where_it_does_not_fit() {
         let mut compressor = Compressor::new(&mut workspace);
         let mut frame = vec![0; compress_bound(size)];
         let whole = compressor.compress(&mut frame, &content, &params).unwrap();
-        let near = if size > 4000 { 5 } else { 40 };
+        // After so many, only the frame's length and a byte less.
+        let (near, parts) = match case {
+            300.. => (1, 0),
+            _ if size > 4000 => (5, 16),
+            _ => (40, 16),
+        };
         let mut buffer = vec![0; frame.len()];
         for capacity in (whole.saturating_sub(near)..whole + near)
-            .chain((1..16).map(|part| size * part / 16))
+            .chain((1..parts).map(|part| size * part / 16))
             .filter(|capacity| *capacity <= frame.len())
         {
             let got = compressor.compress(&mut buffer[..capacity], &content, &params);
@@ -294,6 +299,40 @@ fn a_frame_is_refused_only_where_it_does_not_fit() {
                 assert_eq!(got, Ok(whole), "{name}");
                 assert!(buffer[..whole] == frame[..whole], "{name}");
             }
+        }
+    }
+}
+
+/// Also where indexes are lowered, at 3 GiB of content. The cases are MiB: most of them zeros,
+/// which take little time.
+#[test]
+fn a_reused_compressor_makes_the_frames_of_a_fresh_one() {
+    const SIZE: usize = 256 << 10;
+    const NEAR_LIMIT: u64 = (3 << 30) - (8 << 20);
+    let contents: Vec<Vec<u8>> = (0..3).map(|seed| mixture(seed, SIZE)).collect();
+    let mut workspace = Vec::new();
+    for level in [1, 3, 5, 12, 17, 19] {
+        let params = Params::for_level(level, Some(SIZE as u64));
+        let fresh: Vec<Vec<u8>> = (contents.iter())
+            .map(|content| round_trip("fresh", content, &params, &mut workspace))
+            .collect();
+        let mut memory = vec![0; workspace_size(&params)];
+        let mut compressor = Compressor::new(&mut memory);
+        let mut frame = vec![0; compress_bound(SIZE)];
+        for number in 0..4 * cases(16) {
+            let before = number * SIZE as u64;
+            if number % 32 != 0 && before < NEAR_LIMIT {
+                compressor
+                    .compress(&mut frame, &[0; SIZE], &params)
+                    .unwrap();
+                continue;
+            }
+            let which = (number / 32 + number) as usize % contents.len();
+            let size = compressor.compress(&mut frame, &contents[which], &params);
+            assert!(
+                frame[..size.unwrap()] == fresh[which],
+                "level {level}, after {before} bytes"
+            );
         }
     }
 }
