@@ -1,7 +1,9 @@
 //! The campaigns that compare predictions of `restow plan` with copies of real trees.
 
 use std::env;
-use std::process::Command;
+use std::fmt::Display;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use crate::command::line_of;
 use crate::environment::root;
@@ -13,6 +15,7 @@ const TREES: &str = "RESTOW_TREES";
 /// Builds the command as it is shipped, predicts every tree and copies it with every candidate.
 pub(crate) fn campaign() -> Outcome {
     run(&[
+        "--release",
         "--package",
         "restow-cli",
         "--test",
@@ -41,13 +44,27 @@ fn run(test: &[&str]) -> Outcome {
         ));
     }
     let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--release"]).args(test);
+    command.arg("test").args(test);
     command.args(["--exact", "--nocapture"]);
     // The seeds of `bars`.
     command.env("RESTOW_CASES", "100");
-    match command.current_dir(root()).status() {
-        Ok(status) if status.success() => Outcome::passed(),
-        Ok(status) => Outcome::failed(format!("{}: {status}", line_of(&command))),
-        Err(error) => Outcome::failed(format!("{}: {error}", line_of(&command))),
+    command.current_dir(root()).stdout(Stdio::piped());
+    let line = line_of(&command);
+    let failed = |reason: &dyn Display| Outcome::failed(format!("{line}: {reason}"));
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return failed(&error),
+    };
+    let mut notes = Vec::new();
+    let stdout = child.stdout.take().expect("it is piped");
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        println!("{line}");
+        notes.extend(line.strip_prefix("campaign: ").map(str::to_owned));
     }
+    let outcome = match child.wait() {
+        Ok(status) if status.success() => Outcome::passed(),
+        Ok(status) => failed(&status),
+        Err(error) => failed(&error),
+    };
+    Outcome { notes, ..outcome }
 }

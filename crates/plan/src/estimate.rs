@@ -11,6 +11,8 @@ const STRATUM_UNITS: [usize; 2] = [4, 12];
 const MARGIN: f64 = 1.25;
 /// What drawn parts that are all alike leave uncertain of the others.
 const UNSEEN: f64 = 0.001;
+/// Of `n` parts that are drawn, 95 of 100 samples have all kinds but those of `3 / n` of the parts.
+const UNSEEN_PARTS: f64 = 3.0;
 /// Student's distribution for 1 to 10 degrees of freedom: this many standard errors to each side
 /// hold 95 of 100 results.
 const STUDENT: [f64; 10] = [12.71, 4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27, 2.23];
@@ -55,14 +57,17 @@ pub(crate) struct Design {
     chances: Vec<f64>,
     /// The parts that were drawn.
     drawn: Vec<usize>,
+    /// How far a quantity of the parts that are like no drawn one is off, in parts of it.
+    unlike: f64,
     /// By size.
     strata: [Strata; 2],
 }
 
 impl Design {
     /// A design for parts that were drawn from those in `order`, some or all of `units`, where
-    /// neighbours are similar.
-    pub(crate) fn new(units: usize, order: &[usize], drawn: Drawn) -> Design {
+    /// neighbours are similar. A quantity of those that are like no drawn one is `unlike` off, in
+    /// parts of it.
+    pub(crate) fn new(units: usize, order: &[usize], drawn: Drawn, unlike: f64) -> Design {
         let mut chances = vec![0.0; units];
         for (&unit, chance) in drawn.units.iter().zip(drawn.chances) {
             chances[unit] = chance;
@@ -70,6 +75,7 @@ impl Design {
         Design {
             strata: STRATUM_UNITS.map(|units| Strata::new(order, &chances, units)),
             drawn: drawn.units,
+            unlike,
             chances,
         }
     }
@@ -84,6 +90,14 @@ impl Design {
         self.chances[unit]
     }
 
+    /// How many parts a drawn one stands for, itself among them; 1 for one that was not drawn.
+    pub(crate) fn weight(&self, unit: usize) -> f64 {
+        match self.chances[unit] {
+            0.0 => 1.0,
+            chance => 1.0 / chance,
+        }
+    }
+
     /// Estimates a quantity that is known for the drawn parts (`values`, in their order) from one
     /// that is known for all parts; 0 for those that do not count.
     pub(crate) fn estimate(&self, known: &[f64], values: &[f64]) -> Estimate {
@@ -96,9 +110,11 @@ impl Design {
         for (&unit, &value) in self.drawn.iter().zip(values) {
             all[unit] = value;
         }
+        let uncertain = self.drawn.iter().filter(|&&it| self.chances[it] < 1.0);
+        let unseen = UNSEEN_PARTS / uncertain.count().max(3) as f64;
         Estimate {
             total: values.iter().sum::<f64>() + others,
-            error: (MARGIN * bar.max(other)).max(UNSEEN * others),
+            error: (MARGIN * bar.max(other)).max((UNSEEN + self.unlike * unseen) * others),
             all,
         }
     }

@@ -98,24 +98,27 @@ pub(crate) struct Drawn {
 }
 
 /// Draws parts from `among`, about `bytes_max` of content: in this order, the one at a byte of each
-/// stretch of equal length, which `seed` chooses. So each byte has the same chance. Parts that are
-/// longer than a stretch are taken for certain. `parts` at least, or fewer long ones. All, if they
-/// have no more bytes than that.
+/// stretch of equal length, which `seed` chooses. So each byte has the same chance; a part that
+/// stands for `weight` parts counts as often. Parts that are longer than a stretch are taken for
+/// certain. `parts` at least, or fewer long ones. All, if they have no more bytes than that.
 pub(crate) fn draw(
     units: &[Unit],
     among: &[usize],
+    weight: &dyn Fn(usize) -> f64,
     bytes_max: u64,
     parts: f64,
     seed: u64,
 ) -> Drawn {
-    let len = |unit: usize| f64::from(units[unit].len);
+    let content = |unit: usize| f64::from(units[unit].len);
+    let len = |unit: usize| weight(unit) * content(unit);
+    let bytes: f64 = among.iter().map(|&unit| content(unit)).sum();
     let total: f64 = among.iter().map(|&unit| len(unit)).sum();
-    let squares: f64 = among.iter().map(|&unit| len(unit) * len(unit)).sum();
-    let longest = among.iter().map(|&unit| len(unit)).fold(1.0, f64::max);
+    let squares: f64 = among.iter().map(|&unit| len(unit) * content(unit)).sum();
+    let longest = among.iter().map(|&unit| content(unit)).fold(1.0, f64::max);
     // A byte that is drawn brings the whole part, of this length on average.
     let count = (bytes_max as f64 / (squares / total.max(1.0)).max(1.0)).floor();
     let count = count.max((parts * CHEAP_BYTES / longest).clamp(PARTS_MIN, parts));
-    if total <= bytes_max as f64 || count >= among.len() as f64 {
+    if bytes <= bytes_max as f64 || count >= among.len() as f64 {
         return Drawn {
             units: among.to_vec(),
             chances: vec![1.0; among.len()],
@@ -187,11 +190,11 @@ mod tests {
         let mut times = vec![0u32; units.len()];
         let (mut shortest, mut longest, mut sum) = (f64::INFINITY, 0.0, 0.0);
         for seed in 0..2000 {
-            let drawn = draw(&units, &all, total / 20, 24.0, seed);
+            let drawn = draw(&units, &all, &|_| 1.0, total / 20, 24.0, seed);
             assert!(drawn.units.is_sorted_by(|a, b| a < b));
             assert_eq!(
                 drawn.units,
-                draw(&units, &all, total / 20, 24.0, seed).units
+                draw(&units, &all, &|_| 1.0, total / 20, 24.0, seed).units
             );
             let bytes: u64 = drawn.units.iter().map(|&it| u64::from(units[it].len)).sum();
             assert!(
@@ -214,7 +217,7 @@ mod tests {
         let half: u32 = (0..1000).filter(|n| n % 97 == 48).map(|n| times[n]).sum();
         let ratio = f64::from(long) / f64::from(half);
         assert!((ratio / 2.0 - 1.0).abs() < 0.15, "{long} {half}");
-        assert_eq!(draw(&units, &all, total, 24.0, 7).units, all);
+        assert_eq!(draw(&units, &all, &|_| 1.0, total, 24.0, 7).units, all);
     }
 
     /// A part of nearly all bytes is certain, and the others are drawn beside it.
@@ -222,7 +225,7 @@ mod tests {
     fn long_parts_are_certain_and_others_are_drawn_as_well() {
         let units = units((0..500).map(|n| if n % 50 == 7 { 1 << 20 } else { 2000 }));
         let all: Vec<usize> = (0..units.len()).collect();
-        let drawn = draw(&units, &all, 4 << 20, 24.0, 5);
+        let drawn = draw(&units, &all, &|_| 1.0, 4 << 20, 24.0, 5);
         let certain = drawn
             .chances
             .iter()

@@ -17,6 +17,8 @@ use crate::stream::CutStream;
 /// The part of a time that is uncertain beside the sample: other processes, the clock rate, the
 /// medium.
 const TIME_ERROR: f64 = 0.1;
+/// The same in seconds, for copies that take less than one: processes start, the medium answers.
+const TIME_ERROR_SECONDS: f64 = 0.1;
 /// A SquashFS image is read back, and its tables are decoded and compared: that takes this part of
 /// the time to make them (measured with the sources of Linux).
 const READ_BACK: f64 = 0.5;
@@ -28,6 +30,10 @@ const SAMPLE_SECONDS: f64 = 1.5;
 /// Parts that the first pass takes at least, and that each candidate tries.
 const FIRST_PARTS: f64 = 48.0;
 const TRIED_PARTS: f64 = 24.0;
+/// How far parts that are like no drawn one are off the others, in parts of their length: what the
+/// first pass did not draw can be anything; what it measured, a candidate mostly changes alike.
+const UNLIKE_FIRST: f64 = 0.7;
+const UNLIKE_TRIED: f64 = 0.1;
 /// Linux begins to write what is older than this, in seconds, while a file is still being written.
 const WRITTEN_LATER: f64 = 20.0;
 
@@ -292,7 +298,7 @@ fn predict_archives(
                 },
                 seconds: Range {
                     value: seconds,
-                    error: TIME_ERROR * seconds,
+                    error: time_error(seconds),
                 },
                 encode_seconds: 0.0,
                 decode_seconds: 0.0,
@@ -321,6 +327,11 @@ fn worked_seconds(question: &Question<'_>, encode: f64, other: f64) -> f64 {
     // With more threads than processors, each part takes longer because the others run, too.
     let work = encode * (processors / threads).min(1.0) + other;
     (encode / threads).max(work / processors).max(other)
+}
+
+/// Half of a time's error bar, beside what the sample leaves uncertain.
+fn time_error(seconds: f64) -> f64 {
+    TIME_ERROR_SECONDS.hypot(TIME_ERROR * seconds)
 }
 
 /// Seconds to wait until the last bytes are on the medium: the first are written while the others
@@ -364,11 +375,12 @@ fn first_pass(question: &Question<'_>, cut: &dyn Cut) -> Result<First> {
     let drawn = draw(
         units,
         &order,
+        &|_| 1.0,
         options.first_bytes,
         FIRST_PARTS,
         options.seed,
     );
-    let design = Design::new(units.len(), &order, drawn);
+    let design = Design::new(units.len(), &order, drawn, UNLIKE_FIRST);
     let mut measured = design.drawn().to_vec();
     measured.sort_unstable();
     (question.stage)(PredictionStage::First);
@@ -448,7 +460,9 @@ impl Sample {
             let tenth = (10.0 * ratio(unit)) as u32;
             (class, tenth, kind, (1000.0 * ratio(unit)) as u32, unit)
         });
-        let drawn = draw(units, &order, bytes, TRIED_PARTS, question.options.seed ^ 1);
+        let seed = question.options.seed ^ 1;
+        let weight = |unit: usize| first.design.weight(unit);
+        let drawn = draw(units, &order, &weight, bytes, TRIED_PARTS, seed);
         let bytes = |some: &[usize]| some.iter().map(|&it| u64::from(units[it].len)).sum();
         Sample {
             sampled: Sampled {
@@ -458,7 +472,7 @@ impl Sample {
                 tried_parts: drawn.units.len() as u64,
                 tried_bytes: bytes(&drawn.units),
             },
-            design: Design::new(units.len(), &order, drawn),
+            design: Design::new(units.len(), &order, drawn, UNLIKE_TRIED),
         }
     }
 
@@ -480,9 +494,20 @@ impl Sample {
             question.options.parallel,
             clock,
         )?;
+        // Of the whole tree: each part for those that the first pass left out beside it, too.
+        let weight = |unit: usize| first.design.weight(unit);
         let estimate = |known: &[f64], value: &dyn Fn(&Tried) -> f64| {
-            let values: Vec<f64> = tried.iter().map(value).collect();
-            self.design.estimate(known, &values)
+            let known = known.iter().enumerate();
+            let known: Vec<f64> = known.map(|(unit, known)| weight(unit) * known).collect();
+            let parts = self.design.drawn().iter().zip(&tried);
+            let values: Vec<f64> = parts
+                .map(|(&it, tried)| weight(it) * value(tried))
+                .collect();
+            let mut measured = self.design.estimate(&known, &values);
+            for (unit, value) in measured.all.iter_mut().enumerate() {
+                *value /= weight(unit);
+            }
+            measured
         };
         let known = match candidate.coding {
             Coding::Plain => &first.plain,
@@ -554,7 +579,7 @@ impl Sample {
             },
             seconds: Range {
                 value: seconds,
-                error: uncertain.hypot(TIME_ERROR * seconds),
+                error: uncertain.hypot(time_error(seconds)),
             },
             encode_seconds: encode.total,
             decode_seconds: decode.total,
