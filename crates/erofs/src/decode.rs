@@ -17,6 +17,9 @@ use crate::lz4;
 use crate::piece::{CONTENT_BYTES_MAX, Format, StoredCluster, StoredPlace};
 use crate::superblock::incompat;
 
+/// The longest content of a compressed extent of btrfs, and its largest window.
+const EXTENT_BYTES_MAX: u64 = 128 << 10;
+
 impl Erofs {
     /// Calls `run` with the content of a cluster, from the cache if it is there.
     pub(crate) fn with_cluster<T>(
@@ -58,13 +61,13 @@ impl Erofs {
         })
     }
 
-    fn decode_with(
+    /// Reads the stored bytes of a cluster without the zeros before them. Returns also whether such
+    /// zeros are skipped, and the place.
+    fn read_cluster<'a>(
         &self,
-        decoder: &mut Decoder,
         cluster: &StoredCluster,
-        stored: &mut [u8],
-        content: &mut Vec<u8>,
-    ) -> Result<()> {
+        stored: &'a mut [u8],
+    ) -> Result<(&'a [u8], bool, u64)> {
         let at = match cluster.place {
             StoredPlace::Data { device, at } => {
                 self.read_stored(stored, device, at)?;
@@ -77,7 +80,7 @@ impl Erofs {
         };
         let has_padding = self.superblock.incompat & incompat::ZERO_PADDING != 0;
         let is_padded = cluster.format != Format::Lz4 || has_padding;
-        let stored = if is_padded {
+        let stored: &[u8] = if is_padded {
             // In the first block, zeros come before the data.
             let room = (self.superblock.block_bytes()).saturating_sub(self.block_offset(at));
             let zeros = stored
@@ -95,6 +98,56 @@ impl Erofs {
                 cluster.stored_len,
             ));
         }
+        Ok((stored, is_padded, at))
+    }
+
+    /// Reads into `stored` the bytes of a cluster that a destination can take as they are: a zstd
+    /// frame, or an LZ4 block. Returns the algorithm and the length of the content; `None` if
+    /// the cluster has another codec, or if only a part of a content of unknown length is shown.
+    pub(crate) fn read_frame(
+        &self,
+        cluster: &StoredCluster,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<(Algorithm, u64)>> {
+        if !matches!(cluster.format, Format::Lz4 | Format::Zstd) {
+            return Ok(None);
+        }
+        stored.clear();
+        stored.resize(to_usize(cluster.stored_len), 0);
+        let (frame, is_padded, _) = self.read_cluster(cluster, stored)?;
+        let (frame_len, mut len) = (frame.len(), frame.len());
+        let known = (!cluster.is_partial).then_some(cluster.len);
+        let content = if cluster.format == Format::Zstd {
+            // A larger window is more than Linux allows a destination with units of this size.
+            let window_max = cluster.len.max(EXTENT_BYTES_MAX);
+            let Some(header) = ZstdFrame::parse(frame, window_max) else {
+                return Ok(None);
+            };
+            len = header.bytes;
+            header.content_bytes.or(known)
+        } else {
+            known.filter(|_| is_padded)
+        };
+        let skipped = stored.len().saturating_sub(frame_len);
+        stored.truncate(skipped.saturating_add(len));
+        stored.drain(..skipped);
+        let algorithm = if cluster.format == Format::Zstd {
+            Algorithm::Zstd
+        } else {
+            Algorithm::Lz4
+        };
+        let content = content.filter(|&content| content >= cluster.len);
+        Ok(content.map(|content| (algorithm, content)))
+    }
+
+    fn decode_with(
+        &self,
+        decoder: &mut Decoder,
+        cluster: &StoredCluster,
+        stored: &mut [u8],
+        content: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (stored, is_padded, at) = self.read_cluster(cluster, stored)?;
         let of_codec = |error| Error::of_block(error, stored, at);
         let short = |got: usize| {
             let what = "cluster's content is shorter than its extent";

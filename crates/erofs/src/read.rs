@@ -12,17 +12,19 @@
 use std::sync::Arc;
 
 use tree::{
-    Checksum, DirEntry, Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino, Metadata,
-    Result, Storage, Xattr, with_metadata,
+    Checksum, DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino,
+    Metadata, Result, Storage, Xattr, to_u64, with_metadata,
 };
 
 use crate::dir::is_dot;
 use crate::image::{Erofs, min_len};
 use crate::index::IndexedFile;
-use crate::piece::{PieceKind, StoredPlace};
+use crate::piece::{Piece, PieceKind, StoredPlace};
 
 /// Maximum number of extents that one call of [`FileSystem::extents`] returns.
 const EXTENTS_MAX: usize = 1024;
+/// The smallest unit of the formats that can take encoded data.
+const PAGE_BYTES: u64 = 4096;
 /// Longest target of a symbolic link: Linux follows no longer ones.
 const TARGET_BYTES_MAX: u64 = 4095;
 
@@ -35,6 +37,13 @@ impl Erofs {
             _ => Err(Error::InvalidInput("not a regular file")),
         }
     }
+}
+
+/// Whether a piece begins and ends at multiples of a page, or ends with the file: no other one can
+/// be kept as it is stored.
+fn is_on_pages(piece: &Piece, size: u64) -> bool {
+    let is_on = |at: u64| at.is_multiple_of(PAGE_BYTES);
+    is_on(piece.from) && (is_on(piece.end()) || piece.end() == size)
 }
 
 impl FileSystem for Erofs {
@@ -107,7 +116,7 @@ impl FileSystem for Erofs {
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
         let content = self.regular(file)?;
-        let mut extents = Vec::new();
+        let (mut extents, mut stored) = (Vec::new(), Vec::new());
         let mut at = from;
         while at < content.inode.size && extents.len() < EXTENTS_MAX {
             let piece = self.piece_at(&content, at)?;
@@ -115,12 +124,29 @@ impl FileSystem for Erofs {
                 let stored_offset = 0;
                 (ExtentKind::Plain { stored_offset }, id)
             };
+            // No address has its upper bits: they tell devices, and compressed data from plain.
+            let id = |(device, at): (u16, u64)| at ^ u64::from(device).rotate_right(16);
             let (kind, id) = match piece.kind {
                 PieceKind::Hole => (ExtentKind::Hole, None),
                 PieceKind::Plain(StoredPlace::Data { device, at }) => {
-                    let (device, at) = self.locate(device, at)?;
-                    // No address has its upper bits: devices have 2^48 blocks at most.
-                    plain(Some(ExtentId(at ^ u64::from(device).rotate_right(16))))
+                    plain(Some(ExtentId(id(self.locate(device, at)?))))
+                }
+                PieceKind::Cluster(cluster) if is_on_pages(&piece, content.inode.size) => {
+                    // Damage comes up again when the content is read.
+                    let frame = self.read_frame(&cluster, &mut stored).ok().flatten();
+                    match (frame, cluster.place) {
+                        (Some((algorithm, unencoded_len)), StoredPlace::Data { device, at }) => {
+                            let encoding = Encoding {
+                                algorithm,
+                                stored_len: to_u64(stored.len()),
+                                unencoded_len,
+                                unencoded_offset: 0,
+                            };
+                            let id = ExtentId(!id(self.locate(device, at)?));
+                            (ExtentKind::Encoded(encoding), Some(id))
+                        }
+                        _ => plain(None),
+                    }
                 }
                 _ => plain(None),
             };
@@ -143,8 +169,24 @@ impl FileSystem for Erofs {
         Ok(wanted)
     }
 
-    fn read_encoded(&self, _: Ino, _: &Extent, stored: &mut Vec<u8>) -> Result<Option<Checksum>> {
+    fn read_encoded(
+        &self,
+        file: Ino,
+        extent: &Extent,
+        stored: &mut Vec<u8>,
+    ) -> Result<Option<Checksum>> {
         stored.clear();
-        Err(Error::InvalidInput("EROFS shows its data decoded"))
+        let content = self.regular(file)?;
+        if let ExtentKind::Encoded(encoding) = extent.kind
+            && extent.offset < content.inode.size
+            && let PieceKind::Cluster(cluster) = self.piece_at(&content, extent.offset)?.kind
+            && let Some((algorithm, _)) = self.read_frame(&cluster, stored)?
+            && (algorithm, to_u64(stored.len())) == (encoding.algorithm, encoding.stored_len)
+        {
+            return Ok(None);
+        }
+        Err(Error::InvalidInput(
+            "not an encoded extent of that EROFS file",
+        ))
     }
 }

@@ -173,7 +173,10 @@ impl DataLayout {
         let is_some_kept = keep_fragments
             || (storage.block_encoding.is_none()
                 && storage.stored_extents
-                && matches!(ours, Some(Algorithm::Zstd | Algorithm::Zlib)));
+                && matches!(
+                    ours,
+                    Some(Algorithm::Zstd | Algorithm::Zlib | Algorithm::Lz4)
+                ));
         let mut plan = DataLayout {
             files: Vec::new(),
             fragments: Vec::new(),

@@ -7,10 +7,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
+use codec::Decoder;
 use erofs::Erofs;
 use testkit::{FsType, Mount, Rng, TempDir, Tool};
 use tree::manifest::Manifest;
-use tree::{Aspects, CheckOptions, FileSystem, HostDir, NoProgress, Parallel};
+use tree::{Aspects, ExtentKind, FileId, FileKind, FileSystem, HostDir, Inventory, Limits};
+
+use crate::vectors::findings;
 
 /// Of erofs-utils 1.5, which has lz4 only.
 const OLD: [&str; 30] = [
@@ -47,7 +50,7 @@ const OLD: [&str; 30] = [
 ];
 
 /// Of erofs-utils 1.9.
-const NEW: [&str; 51] = [
+const NEW: [&str; 55] = [
     "",
     "-b512",
     "-b1024 -zzstd",
@@ -83,13 +86,13 @@ const NEW: [&str; 51] = [
     "-zzstd:lz4hc:deflate -C65536",
     "-zzstd -Elegacy-compress",
     "-zzstd -C131072 -E48bit",
-    "-zzstd -E48bit --max-extent-bytes=131072",
-    "-zzstd,level=15 -E48bit --max-extent-bytes=1048576",
-    "-zlz4hc -E48bit --max-extent-bytes=131072",
-    "-zdeflate -E48bit --max-extent-bytes=131072",
-    "-zlzma -E48bit --max-extent-bytes=131072",
-    "-zzstd -E48bit,fragments --max-extent-bytes=131072",
-    "-zzstd -E48bit,all-fragments,dedupe --max-extent-bytes=131072",
+    "-zzstd -C131072 -E48bit --max-extent-bytes=131072",
+    "-zzstd,level=15 -C1048576 -E48bit --max-extent-bytes=1048576",
+    "-zlz4hc -C131072 -E48bit --max-extent-bytes=131072",
+    "-zdeflate -C131072 -E48bit --max-extent-bytes=131072",
+    "-zlzma -C131072 -E48bit --max-extent-bytes=131072",
+    "-zzstd -C131072 -E48bit,fragments --max-extent-bytes=131072",
+    "-zzstd -C131072 -E48bit,all-fragments,dedupe --max-extent-bytes=131072",
     "-zlz4 -E48bit,ztailpacking,dedupe -C65536",
     "-zzstd -m4096:zstd",
     "-zlz4hc -C65536 -m16384:lz4hc",
@@ -99,6 +102,10 @@ const NEW: [&str; 51] = [
     "-zzstd --zD -C65536",
     "-zlz4hc --zD -Eall-fragments",
     "-zzstd --zD -m4096:zstd -E48bit,all-fragments,dedupe -C65536",
+    "-zzstd -E48bit --max-extent-bytes=131072",
+    "-zlz4hc -C65536 -E48bit,fragments,ztailpacking --max-extent-bytes=65536",
+    "-zdeflate -C32768 -E48bit,all-fragments,dedupe --max-extent-bytes=20000",
+    "-zzstd:lz4 -b1024 -C16384 -E48bit,dedupe --max-extent-bytes=16384",
 ];
 
 /// Compressible, and with repetitions at all distances.
@@ -182,19 +189,32 @@ fn manifest(fs: &dyn FileSystem, aspects: &Aspects) -> Result<Manifest, tree::Er
     Manifest::of(fs, aspects)
 }
 
-/// The findings of a check, one a line.
-fn findings(image: &Erofs) -> String {
-    let mut words = String::new();
-    let options = CheckOptions::EVERYTHING;
-    let mut report = |finding: tree::Finding| words += &format!("{finding}\n");
-    image
-        .check(options, Parallel::new(2), &NoProgress, &mut report)
-        .unwrap();
-    words
-}
-
 fn open(path: &Path) -> Result<Erofs, tree::Error> {
     Erofs::open(vec![Box::new(File::open(path)?)])
+}
+
+/// The files of which an encoded extent does not decode to what the file shows.
+fn misencoded(image: &Erofs) -> String {
+    let inventory = Inventory::of(image, &Limits::default()).unwrap();
+    let (mut words, mut stored) = (String::new(), Vec::new());
+    let regular = |file: &FileId| inventory.kind(*file) == FileKind::Regular;
+    for file in inventory.files().filter(regular) {
+        let ino = inventory.ino(file);
+        for extent in image.extents(ino, 0).unwrap() {
+            let ExtentKind::Encoded(encoding) = extent.kind else {
+                continue;
+            };
+            image.read_encoded(ino, &extent, &mut stored).unwrap();
+            let mut shown = vec![0; extent.len as usize];
+            image.read_at(ino, extent.offset, &mut shown).unwrap();
+            let mut decoded = vec![0; encoding.unencoded_len as usize];
+            let len = Decoder::new().decompress(encoding.algorithm, &mut decoded, &stored);
+            if len != Ok(decoded.len()) || !decoded.starts_with(&shown) {
+                words += &format!("{file:?}: {extent:?}: {len:?}\n");
+            }
+        }
+    }
+    words
 }
 
 /// `count` of the options, evenly spread.
@@ -245,7 +265,7 @@ fn images_equal_their_source(tool: &Tool, options: &[&str]) {
         let must = manifest(&dir, &aspects).unwrap();
         match open(path) {
             Ok(image) => match manifest(&image, &aspects) {
-                Ok(is) => must.difference(&is) + &findings(&image),
+                Ok(is) => must.difference(&is) + &findings(&image) + &misencoded(&image),
                 Err(error) => format!("{error}"),
             },
             Err(error) => format!("{error}"),

@@ -1,0 +1,125 @@
+//! EROFS images as sources of every command.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use testkit::{TempDir, newer_tool, run, tool};
+
+use super::json::object_of;
+use super::{ok, run_in};
+
+/// A directory with images of `crates/erofs/testdata`.
+fn images(names: &[&str]) -> TempDir {
+    let dir = TempDir::new();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofs/testdata");
+    for name in names {
+        fs::copy(from.join(name), dir.join(name)).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn every_command_reads_them() {
+    let dir = images(&["lz4-fragments.erofs", "metabox.erofs"]);
+    let (listed, _) = ok(&dir, "ls metabox.erofs:sub");
+    assert_eq!(listed.lines().count(), 42);
+    let (text, _) = ok(&dir, "cat metabox.erofs text");
+    assert_eq!(text.len(), 7000);
+    let (info, _) = ok(&dir, "info --json metabox.erofs");
+    let info = object_of(&info);
+    assert_eq!(info["format"].text(), "erofs");
+    assert_eq!([info["inodes"].number(), info["names"].number()], [10, 51]);
+    let (checked, _) = ok(&dir, "check lz4-fragments.erofs");
+    assert!(checked.starts_with("0 errors in 10 inodes, "), "{checked}");
+    let (usage, _) = ok(&dir, "usage --json lz4-fragments.erofs");
+    assert_eq!(object_of(&usage)["files"].number(), 47);
+    ok(&dir, "copy -q metabox.erofs x.tar");
+    ok(&dir, "diff metabox.erofs x.tar");
+    // Those with another version of mkfs.erofs have no other content.
+    ok(
+        &dir,
+        "diff --ignore mtime,xattrs metabox.erofs lz4-fragments.erofs",
+    );
+    // A copy of an EROFS image would be one, which restow does not write.
+    let (code, _, words) = run_in(dir.path(), ["copy", "metabox.erofs", "x.erofs"]);
+    assert_eq!((code, words.contains("--to")), (2, true), "{words}");
+    assert!(!dir.join("x.erofs").exists());
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let dir = images(&["lz4.erofs"]);
+    let image = fs::File::options().write(true).open(dir.join("lz4.erofs"));
+    // In the inline cluster of `text`.
+    image.unwrap().write_all_at(&[0xff; 600], 13_000).unwrap();
+    let (code, out, _) = run_in(dir.path(), ["check", "lz4.erofs"]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("lz4 block"), "{out}");
+    let (code, _, words) = run_in(dir.path(), ["copy", "lz4.erofs", "x.tar"]);
+    assert_eq!((code, words.contains("lz4 block")), (2, true), "{words}");
+    assert!(!dir.join("x.tar").exists());
+}
+
+#[test]
+fn data_on_a_further_device_needs_that_device() {
+    let Some(mkfs) = tool("mkfs.erofs") else {
+        return;
+    };
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/file"), b"more than a block ".repeat(500)).unwrap();
+    let mut command = mkfs.command();
+    let command = command.current_dir(dir.path());
+    run(command.args("--quiet --chunksize=4096 --blobdev=blob x.img src".split(' ')));
+    ok(&dir, "diff --ignore mtime --device blob x.img src");
+    ok(&dir, "check --device blob x.img");
+    let (code, _, words) = run_in(dir.path(), ["cat", "x.img", "file"]);
+    assert_eq!((code, words.contains("--device")), (2, true), "{words}");
+    let all = ["check", "--device", "blob", "--device", "blob", "x.img"];
+    let (code, _, words) = run_in(dir.path(), all);
+    assert_eq!((code, words.contains("not as many")), (2, true), "{words}");
+}
+
+#[test]
+fn frames_of_records_stay_as_they_are_stored() {
+    let dir = images(&["records.erofs"]);
+    let line = "copy --compress zstd:1 --block-size 8KiB --fragments none records.erofs x.sqfs";
+    let (code, _, words) = run_in(dir.path(), line.split(' '));
+    // An access control list is lost.
+    assert_eq!(code, 1, "{words}");
+    assert!(words.contains("3 kept compressed"), "{words}");
+    ok(&dir, "diff --ignore xattrs records.erofs x.sqfs");
+    if let Some(unsquashfs) = tool("unsquashfs") {
+        let mut command = unsquashfs.command();
+        let command = command.current_dir(dir.path());
+        run(command.args("-q -n -no-xattrs -d there x.sqfs".split(' ')));
+        ok(&dir, "diff --ignore xattrs,mtime,owner there records.erofs");
+    }
+    let (_, words) = ok(&dir, "copy --compress zstd:1 records.erofs x.btrfs");
+    assert!(words.contains("kept compressed"), "{words}");
+    ok(&dir, "diff records.erofs x.btrfs");
+}
+
+#[test]
+fn lz4_blocks_of_a_newer_mkfs_erofs_stay_as_they_are_stored() {
+    let (Some(mkfs), Some(unsquashfs)) = (newer_tool("mkfs.erofs"), tool("unsquashfs")) else {
+        return;
+    };
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    let text: String = (0..90_000u64)
+        .map(|n| format!("{:x} ", n * n % 7919))
+        .collect();
+    fs::write(dir.join("src/file"), text).unwrap();
+    let mut command = mkfs.command();
+    let command = command.current_dir(dir.path());
+    let options = "--quiet -zlz4hc -C131072 -E48bit --max-extent-bytes=131072 x.erofs src";
+    run(command.args(options.split(' ')));
+    let (_, words) = ok(&dir, "copy --compress lz4 x.erofs x.sqfs");
+    assert!(words.contains("kept compressed"), "{words}");
+    let mut command = unsquashfs.command();
+    let command = command.current_dir(dir.path());
+    run(command.args("-q -n -d there x.sqfs".split(' ')));
+    ok(&dir, "diff --ignore mtime there src");
+}
