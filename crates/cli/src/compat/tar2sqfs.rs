@@ -1,5 +1,6 @@
 //! `tar2sqfs` of squashfs-tools-ng 1.3: a tar archive on standard input as a SquashFS image.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -8,8 +9,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use codec::Settings;
 use restow::{Address, CopyOptions, Format, Fragments, OpenOptions, SourceTree, Unpreserved};
-use tree::edit::{Edits, Stats};
-use tree::{Parallel, Time};
+use tree::edit::{Edits, PatternSyntax, Patterns, Selection, Stats};
+use tree::{EntryId, Inventory, Limits, Parallel, Time};
 
 use super::options::{OptionRow, Style, parse};
 use super::write::write;
@@ -19,6 +20,8 @@ use crate::options::{bytes, epoch, squashfs_settings};
 pub(super) struct ImageOptions {
     root: Option<OsString>,
     keeps_targets: bool,
+    /// Regular expressions for paths in the archive.
+    excluded: Vec<Vec<u8>>,
     codec: String,
     codec_options: Vec<String>,
     options: CopyOptions,
@@ -40,7 +43,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::flag(&["-S", "--no-symlink-retarget"], |it| {
         it.keeps_targets = true;
     }),
-    Row::refused(&["-E", "--exclude"], "PATTERN", "not yet"),
+    Row::with(&["-E", "--exclude"], "PATTERN", |it, pattern| {
+        it.excluded.push(expression(pattern.as_bytes()));
+        Ok(())
+    })
+    .noted("the root and directories in which files stay keep their metadata, and other hard links their file"),
     Row::with(&["-c", "--compressor"], "NAME", |it, name| {
         it.codec = text(name)?.to_owned();
         Ok(())
@@ -137,6 +144,7 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
     let mut request = ImageOptions {
         root: None,
         keeps_targets: false,
+        excluded: Vec::new(),
         codec: "xz".to_owned(),
         codec_options: Vec::new(),
         options,
@@ -169,14 +177,21 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
     let mut address = Address::plain(Path::new("-"));
     address.subvolume.clone_from(&request.root);
     let source = SourceTree::open(&address, &open)?;
+    let root = request.root.as_ref().map(|root| {
+        let names = root.as_bytes().split(|&byte| byte == b'/');
+        let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
+        names.join(&b'/')
+    });
+    let above = root.as_deref().unwrap_or_default();
+    let selection = Selection {
+        exclude: matching(&source, above, &request.excluded)?.into(),
+        ..Selection::default()
+    };
     let edits = Edits {
+        selection,
         time: request.no_times.then_some(time),
         no_xattrs: request.no_xattrs,
-        retarget: request.root.filter(|_| !request.keeps_targets).map(|root| {
-            let names = root.as_bytes().split(|&byte| byte == b'/');
-            let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
-            names.join(&b'/').into()
-        }),
+        retarget: root.filter(|_| !request.keeps_targets).map(Into::into),
         ..Edits::default()
     };
     let to = (Path::new(image), Format::Squashfs);
@@ -186,6 +201,61 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
         bail!("--no-skip: an extended attribute cannot be stored in a SquashFS image");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A pattern of `fnmatch`, in which `*` and `?` match slashes, as a regular expression.
+fn expression(pattern: &[u8]) -> Vec<u8> {
+    let mut to = vec![b'^'];
+    let literal = |to: &mut Vec<u8>, byte: u8| {
+        if byte.is_ascii_punctuation() {
+            to.push(b'\\');
+        }
+        to.push(byte);
+    };
+    let mut rest = pattern;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match (byte, behind) {
+            (b'*', _) => to.extend(b".*"),
+            (b'?', _) => to.push(b'.'),
+            (b'[', [first, set @ ..]) if let Some(end) = set.iter().position(|&it| it == b']') => {
+                to.extend([b'[', if *first == b'!' { b'^' } else { *first }]);
+                to.extend(&set[..=end]);
+                rest = &set[end + 1..];
+            }
+            (b'\\', [escaped, behind @ ..]) => {
+                literal(&mut to, *escaped);
+                rest = behind;
+            }
+            _ => literal(&mut to, byte),
+        }
+    }
+    to.push(b'$');
+    to
+}
+
+/// The files whose paths in the archive match, but for directories in which a file stays.
+fn matching(source: &SourceTree, root: &[u8], expressions: &[Vec<u8>]) -> Result<Patterns> {
+    if expressions.is_empty() {
+        return Ok(Patterns::default());
+    }
+    let patterns = Patterns::parse(PatternSyntax::TextRegex, expressions)?;
+    let inventory = Inventory::of(&**source.tree(), &Limits::default())?;
+    let matches = |entry: &EntryId| {
+        let path = [root, b"/", &inventory.path(*entry)].concat();
+        patterns.matches(path.strip_prefix(b"/").unwrap_or(&path))
+    };
+    let mut staying = BTreeSet::new();
+    for entry in inventory.names().skip(1).filter(|entry| !matches(entry)) {
+        let mut dir = inventory.parent(entry);
+        while staying.insert(dir) {
+            dir = inventory.parent(inventory.first_name(dir));
+        }
+    }
+    let left_out = inventory.names().skip(1).filter(matches);
+    let left_out = left_out.filter(|entry| !staying.contains(&inventory.file(*entry)));
+    let left_out = left_out.map(|entry| inventory.path(entry));
+    Ok(Patterns::default().with_paths(left_out))
 }
 
 /// The settings of a codec and its extra options.

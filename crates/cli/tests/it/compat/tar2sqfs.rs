@@ -54,9 +54,16 @@ const LINES: &[&str] = &[
     "tar2sqfs",
 ];
 
-const NEWER_LINES: &[&str] = &["tar2sqfs --no-pad o < ../dot"];
+const NEWER_LINES: &[&str] = &[
+    "tar2sqfs --no-pad o < ../dot",
+    "tar2sqfs -E 'boot/*' o < ../dot",
+    "tar2sqfs -E '*rd' --exclude=b?ot/x/[!a]* o < ../dot",
+    "tar2sqfs --exclude '*b*' o < ../dot",
+    "tar2sqfs -r a -E 'b/c/*' -E 'a/b/[rt]*' o < ../dot",
+    "tar2sqfs -E 'a\\/b/rel*' -E '{a,b}' o < ../dot",
+];
 
-const OUR_LINES: &[&str] = &["-E x", "--exclude x", "-h", "--help", "-V", "--version"];
+const OUR_LINES: &[&str] = &["-h", "--help", "-V", "--version"];
 
 /// Each writes the archive `o`, which `tar` lists and extracts.
 const SQFS2TAR_LINES: &[&str] = &[
