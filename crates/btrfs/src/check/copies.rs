@@ -2,7 +2,6 @@
 
 use tree::{DataCheck, Error, Result, to_usize};
 
-use super::data::path;
 use super::state::{BtrfsChecker, finding, wrong};
 use crate::disk::address_space::AddressSpace;
 use crate::disk::key::Logical;
@@ -61,7 +60,7 @@ impl BtrfsChecker<'_> {
                 let place = at + (index * sector) as u64;
                 let what = "copies of data without checksums differ";
                 let mut finding = finding(0, wrong(what, Logical(place), copy as u64).into());
-                finding.file = path(btrfs, &self.extents, place);
+                finding.file = self.extents.path(btrfs, place);
                 self.findings.add(finding)?;
             }
         }

@@ -1,10 +1,12 @@
-//! Checks checksums and the data they cover, which worker threads read and compare.
+//! Checks checksums and the data they cover, which worker threads read, compare and decode.
 
 use std::collections::VecDeque;
 
+use codec::Decoder;
 use tree::{DataCheck, Error, Result, ordered, to_usize};
 
-use super::extents::{ExtentTree, RecordedExtent};
+use super::decode::{DecodeOutcome, Decoding, decode_stored};
+use super::extents::{Encoded, RecordedExtent};
 use super::ranges::{end_in, join};
 use super::state::{BtrfsChecker, finding, wrong};
 use crate::disk::address_space::AddressSpace;
@@ -17,6 +19,9 @@ use crate::read::Btrfs;
 
 /// Bytes of data that one job compares.
 const JOB_BYTES: usize = 1 << 20;
+/// Bytes of data that are read at once, to be compared and decoded while the processor's cache has
+/// them.
+const READ_BYTES: u64 = 256 << 10;
 
 /// Identifies the damaged copy.
 const COPIES: [&str; 4] = [
@@ -32,6 +37,8 @@ struct ChecksummedRange<'b> {
     at: Logical,
     len: usize,
     sums: Vec<u8>,
+    /// No earlier range has these addresses.
+    is_new: bool,
 }
 
 /// An item of work, in the order of addresses.
@@ -47,6 +54,8 @@ enum ChecksumJob<'b> {
 struct Compared {
     bytes: u64,
     damages: Vec<DataDamage>,
+    /// Encoded extents, by number.
+    decoded: Vec<(usize, DecodeOutcome)>,
 }
 
 /// A finding about data.
@@ -69,40 +78,48 @@ impl DataDamage {
 
 impl BtrfsChecker<'_> {
     /// Checks that checksums belong to data extents and, if data is checked, that every copy of the
-    /// data matches them.
-    pub(super) fn checksums(&mut self, tree: &Tree) -> Result<()> {
+    /// data matches them. Extents that are read whole are decoded as well.
+    pub(super) fn checksums(&mut self, tree: &Tree, decoding: &mut Decoding) -> Result<()> {
         let (btrfs, extents, progress) = (self.btrfs, &self.extents, self.progress);
         let data = self.options.data >= DataCheck::Checksums;
         let (findings, summary) = (&mut self.findings, &mut self.summary);
+        let Decoding { list, outcomes } = decoding;
+        let encoded = &**list;
         let jobs = ChecksumJobs {
             btrfs,
+            encoded,
             cursor: Some(tree.seek(&btrfs.volume, Key::MIN)?),
             covered: CoveredRanges::new(&extents.list, &self.log.data),
             lost_chunks: &self.lost_chunks,
             data,
             end_before: 0,
+            ranges_end: 0,
             queue: JobQueue::default(),
         };
         ordered(
             self.parallel,
             jobs,
-            Vec::new,
-            |buffer, job| match job? {
+            CheckBuffers::default,
+            |buffers, job| match job? {
                 ChecksumJob::Report(error) => Ok(Compared {
-                    bytes: 0,
                     damages: vec![DataDamage::of_checksums(error)],
+                    ..Compared::default()
                 }),
-                ChecksumJob::Compare(pieces) => compare(btrfs, &pieces, buffer),
+                ChecksumJob::Compare(pieces) => compare(btrfs, encoded, &pieces, buffers),
             },
             |compared| {
                 summary.data_bytes += compared.bytes;
                 progress.advance(0, compared.bytes);
+                for (index, decoded) in compared.decoded {
+                    progress.advance(0, encoded[index].len);
+                    outcomes[index] = decoded;
+                }
                 for DataDamage { tree, error, at } in compared.damages {
                     let mut finding = finding(tree, error);
                     if let Some(at) = at
                         && findings.reports_next()
                     {
-                        finding.file = path(btrfs, extents, at);
+                        finding.file = extents.path(btrfs, at);
                     }
                     findings.add(finding)?;
                 }
@@ -112,30 +129,38 @@ impl BtrfsChecker<'_> {
     }
 }
 
-/// The path of a file that uses the extent at this address, if one can be found.
-pub(super) fn path(btrfs: &Btrfs, extents: &ExtentTree, at: u64) -> Option<Box<[u8]>> {
-    let index = extents.list.partition_point(|extent| extent.at <= at);
-    let extent = &extents.list[index.checked_sub(1)?];
-    let (root, inode) = extents.file(extent.at)?;
-    // If the tree is damaged too, no path is found.
-    btrfs.path_in(root, inode).ok()?.map(Into::into)
+/// Memory of a thread.
+#[derive(Default)]
+struct CheckBuffers {
+    stored: Vec<u8>,
+    content: Vec<u8>,
+    decoder: Decoder,
 }
 
 /// Reads every copy of the pieces and compares it with the checksums. A copy on a missing device is
-/// left out.
+/// left out. Encoded extents are decoded from the first copy of a piece that holds all of them, if
+/// it is whole: this is the one that readers use.
 fn compare(
     btrfs: &Btrfs,
+    encoded: &[Encoded],
     pieces: &[ChecksummedRange<'_>],
-    buffer: &mut Vec<u8>,
+    buffers: &mut CheckBuffers,
 ) -> Result<Compared> {
     let sector = to_usize(btrfs.superblock().sectorsize);
     let mut compared = Compared::default();
     for piece in pieces {
-        buffer.resize(piece.len, 0);
+        buffers.stored.resize(piece.len, 0);
         for copy in 0..AddressSpace::copies(piece.chunk) {
             let space = &btrfs.volume.space;
+            let buffer = &mut *buffers.stored;
             match space.read_copy(piece.chunk, piece.at, buffer, copy) {
-                Ok(()) => compared.compare(btrfs, piece, 0, buffer, copy),
+                Ok(()) => {
+                    let damages = compared.damages.len();
+                    compared.compare(btrfs, piece, 0, buffer, copy);
+                    if copy == 0 && piece.is_new && compared.damages.len() == damages {
+                        compared.decode(btrfs, encoded, piece, buffers);
+                    }
+                }
                 // A striped chunk has parts on the other devices.
                 Err(Error::InvalidInput(_)) => {
                     for (index, part) in buffer.chunks_mut(sector).enumerate() {
@@ -164,6 +189,35 @@ impl Compared {
         }
         self.damages.push(DataDamage::of_checksums(error));
         Ok(())
+    }
+
+    /// Decodes the encoded extents that lie in a piece, whose bytes are in `buffers`.
+    fn decode(
+        &mut self,
+        btrfs: &Btrfs,
+        encoded: &[Encoded],
+        piece: &ChecksummedRange<'_>,
+        buffers: &mut CheckBuffers,
+    ) {
+        let CheckBuffers {
+            stored,
+            content,
+            decoder,
+        } = buffers;
+        let first = encoded.partition_point(|extent| extent.at < piece.at);
+        for (index, extent) in encoded.iter().enumerate().skip(first) {
+            let from = to_usize(extent.at.0 - piece.at.0);
+            if from >= piece.len {
+                break;
+            }
+            let to = from.saturating_add(to_usize(extent.len));
+            if let Some(stored) = stored.get(from..to)
+                && extent.has_checksums
+            {
+                let decoded = decode_stored(btrfs, extent, stored, decoder, content);
+                self.decoded.push((index, decoded));
+            }
+        }
     }
 
     /// Compares sectors of a piece, starting with sector `first`, with their checksums.
@@ -225,6 +279,8 @@ impl CoveredRanges {
 /// Iterates over the checksum tree.
 struct ChecksumJobs<'b> {
     btrfs: &'b Btrfs,
+    /// The extents to decode, in ascending order of address.
+    encoded: &'b [Encoded],
     cursor: Option<Cursor<'b>>,
     covered: CoveredRanges,
     lost_chunks: &'b [u64],
@@ -232,6 +288,8 @@ struct ChecksumJobs<'b> {
     data: bool,
     /// Where the checksums of the previous item end.
     end_before: u64,
+    /// Where the ranges so far end.
+    ranges_end: u64,
     queue: JobQueue<'b>,
 }
 
@@ -332,7 +390,8 @@ impl<'b> ChecksumJobs<'b> {
                     continue;
                 }
             };
-            let len = (to - at).min(chunk.end().0 - at).min(JOB_BYTES as u64);
+            let end = to.min(chunk.end().0);
+            let len = self.read_end(at, end) - at;
             if self.lost_chunks.binary_search(&chunk.start.0).is_err() {
                 let sums = ((at - from) / sector) as usize * size;
                 let sums_bytes = (len / sector) as usize * size;
@@ -341,10 +400,26 @@ impl<'b> ChecksumJobs<'b> {
                     at: Logical(at),
                     len: to_usize(len),
                     sums: item.data[sums..sums + sums_bytes].to_vec(),
+                    is_new: at >= self.ranges_end,
                 });
+                self.ranges_end = self.ranges_end.max(at + len);
             }
             at += len;
         }
+    }
+}
+
+impl ChecksumJobs<'_> {
+    /// Where a read that begins at `at` ends, within an encoded extent only if it must.
+    fn read_end(&self, at: u64, end: u64) -> u64 {
+        if end - at <= READ_BYTES {
+            return end;
+        }
+        let end = at + READ_BYTES;
+        let next = self.encoded.partition_point(|extent| extent.at.0 < end);
+        let last = next.checked_sub(1).map(|last| self.encoded[last]);
+        let cut = last.filter(|last| last.at.0 > at && last.at.0.saturating_add(last.len) > end);
+        cut.map_or(end, |extent| extent.at.0)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Decodes every encoded extent, each once: data whose checksum matches can still be invalid to its
 //! codec.
 
+use std::collections::HashSet;
+
+use codec::Decoder;
 use tree::{Error, Result, ordered, to_usize};
 
-use super::data;
 use super::extents::Encoded;
 use super::state::{BtrfsChecker, finding};
 use crate::disk::compression::Compression;
@@ -11,15 +13,16 @@ use crate::disk::csum_tree;
 use crate::disk::volume::ReadBuffers;
 use crate::read::Btrfs;
 
-/// Stored bytes that one job decodes.
+/// Stored bytes that one job reads and decodes.
 const JOB_BYTES: u64 = 512 << 10;
 
 /// The result of decoding an extent.
-enum DecodeOutcome {
-    Whole,
-    /// The stored bytes cannot be read, or do not match their checksums: that is another finding.
+pub(super) enum DecodeOutcome {
+    /// Not decoded yet, or the stored bytes cannot be read, or do not match their checksums: that
+    /// is another finding.
     Unread,
-    Wrong(Error),
+    Whole,
+    Wrong(Box<Error>),
 }
 
 impl BtrfsChecker<'_> {
@@ -63,52 +66,82 @@ impl BtrfsChecker<'_> {
         Ok(())
     }
 
-    /// Decodes all extents that files refer to.
-    pub(super) fn decode(&mut self) -> Result<()> {
-        let mut all: Vec<Encoded> = std::mem::take(&mut self.encoded).into_iter().collect();
-        all.sort_unstable();
-        let mut jobs = Vec::new();
-        let (mut from, mut bytes) = (0, 0);
-        for (index, extent) in all.iter().enumerate() {
-            if bytes + extent.len > JOB_BYTES && from < index {
-                jobs.push(&all[from..index]);
-                (from, bytes) = (index, 0);
+    /// Decodes the extents that were not decoded when their checksums were compared, and reports
+    /// the faults of all, in the order of their addresses.
+    pub(super) fn decode(&mut self, decoding: Decoding) -> Result<()> {
+        let Decoding { list, mut outcomes } = decoding;
+        let mut jobs = vec![Vec::new()];
+        let mut bytes = 0;
+        for (index, extent) in list.iter().enumerate() {
+            if !matches!(outcomes[index], DecodeOutcome::Unread) {
+                continue;
+            }
+            if bytes > 0 && bytes + extent.len > JOB_BYTES {
+                jobs.push(Vec::new());
+                bytes = 0;
             }
             bytes += extent.len;
+            jobs.last_mut().expect("there is one").push(index);
         }
-        jobs.push(&all[from..]);
         let (btrfs, extents, progress) = (self.btrfs, &self.extents, self.progress);
         let (findings, summary) = (&mut self.findings, &mut self.summary);
+        let mut reported = 0;
+        let mut report = |outcomes: &mut [DecodeOutcome], to: usize| {
+            for (extent, outcome) in list.iter().zip(outcomes).take(to).skip(reported) {
+                match std::mem::replace(outcome, DecodeOutcome::Unread) {
+                    DecodeOutcome::Whole => summary.decoded_bytes += extent.ram_bytes,
+                    DecodeOutcome::Unread => {}
+                    DecodeOutcome::Wrong(error) => {
+                        let mut finding = finding(0, *error);
+                        if findings.reports_next() {
+                            finding.file = extents.path(btrfs, extent.at.0);
+                        }
+                        findings.add(finding)?;
+                    }
+                }
+            }
+            reported = to;
+            Ok(())
+        };
         ordered(
             self.parallel,
             jobs.into_iter(),
             Vec::new,
-            |content, job| {
-                let decode =
-                    |extent: &Encoded| decode(btrfs, extent, content).map(|is| (*extent, is));
-                job.iter().map(decode).collect::<Result<Vec<_>>>()
+            |content, job: Vec<usize>| {
+                let decode = |index| Ok((index, decode(btrfs, &list[index], content)?));
+                job.into_iter().map(decode).collect::<Result<Vec<_>>>()
             },
             |decoded| {
-                for (extent, decoded) in decoded {
-                    progress.advance(0, extent.len);
-                    match decoded {
-                        DecodeOutcome::Whole => summary.decoded_bytes += extent.ram_bytes,
-                        DecodeOutcome::Unread => {}
-                        DecodeOutcome::Wrong(error) => {
-                            let mut finding = finding(0, error);
-                            if findings.reports_next() {
-                                finding.file = data::path(btrfs, extents, extent.at.0);
-                            }
-                            findings.add(finding)?;
-                        }
-                    }
+                for (index, outcome) in decoded {
+                    progress.advance(0, list[index].len);
+                    outcomes[index] = outcome;
+                    report(&mut outcomes, index + 1)?;
                 }
                 Ok(())
             },
-        )
+        )?;
+        report(&mut outcomes, list.len())
     }
 }
 
+/// Extents to decode, and what came of it.
+pub(super) struct Decoding {
+    /// In ascending order of address.
+    pub(super) list: Vec<Encoded>,
+    /// The outcome of each.
+    pub(super) outcomes: Vec<DecodeOutcome>,
+}
+
+impl Decoding {
+    pub(super) fn new(encoded: HashSet<Encoded>) -> Decoding {
+        let mut list: Vec<Encoded> = encoded.into_iter().collect();
+        list.sort_unstable();
+        let outcomes = list.iter().map(|_| DecodeOutcome::Unread).collect();
+        Decoding { list, outcomes }
+    }
+}
+
+/// Reads and decodes an extent.
 fn decode(btrfs: &Btrfs, extent: &Encoded, content: &mut Vec<u8>) -> Result<DecodeOutcome> {
     let volume = &btrfs.volume;
     let checksums = match &btrfs.checksums {
@@ -116,7 +149,6 @@ fn decode(btrfs: &Btrfs, extent: &Encoded, content: &mut Vec<u8>) -> Result<Deco
         None if extent.has_checksums => return Ok(DecodeOutcome::Unread),
         _ => None,
     };
-    content.resize(to_usize(extent.ram_bytes), 0);
     volume.with_buffers(
         |ReadBuffers {
              decoder,
@@ -129,14 +161,24 @@ fn decode(btrfs: &Btrfs, extent: &Encoded, content: &mut Vec<u8>) -> Result<Deco
                 Err(_) => return Ok(DecodeOutcome::Unread),
                 Ok(()) => {}
             }
-            let sectorsize = volume.superblock.sectorsize;
-            let (compression, at) = (extent.compression, extent.at.0);
-            Ok(
-                match compression.decode(decoder, sectorsize, stored, content, at) {
-                    Ok(()) => DecodeOutcome::Whole,
-                    Err(error) => DecodeOutcome::Wrong(error),
-                },
-            )
+            Ok(decode_stored(btrfs, extent, stored, decoder, content))
         },
     )
+}
+
+/// Decodes the stored bytes of an extent. `content` is memory to reuse.
+pub(super) fn decode_stored(
+    btrfs: &Btrfs,
+    extent: &Encoded,
+    stored: &[u8],
+    decoder: &mut Decoder,
+    content: &mut Vec<u8>,
+) -> DecodeOutcome {
+    content.resize(to_usize(extent.ram_bytes), 0);
+    let sectorsize = btrfs.superblock().sectorsize;
+    let (compression, at) = (extent.compression, extent.at.0);
+    match compression.decode(decoder, sectorsize, stored, content, at) {
+        Ok(()) => DecodeOutcome::Whole,
+        Err(error) => DecodeOutcome::Wrong(error.into()),
+    }
 }

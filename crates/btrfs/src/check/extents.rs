@@ -12,6 +12,7 @@ use crate::disk::key::{Logical, item, object};
 use crate::disk::node::{TreeBlock, TreeItem};
 use crate::disk::raw;
 use crate::disk::superblock::Superblock;
+use crate::read::Btrfs;
 
 /// The referrer of a block or an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,6 +142,15 @@ impl ExtentTree {
     pub(super) fn file(&self, at: u64) -> Option<(u64, u64)> {
         let index = self.files.binary_search_by_key(&at, |file| file.0).ok()?;
         Some((self.files[index].1, self.files[index].2))
+    }
+
+    /// The path of a file that uses the extent at this address, if one can be found.
+    pub(super) fn path(&self, btrfs: &Btrfs, at: u64) -> Option<Box<[u8]>> {
+        let index = self.list.partition_point(|extent| extent.at <= at);
+        let extent = &self.list[index.checked_sub(1)?];
+        let (root, inode) = self.file(extent.at)?;
+        // If the tree is damaged too, no path is found.
+        btrfs.path_in(root, inode).ok()?.map(Into::into)
     }
 
     /// Whether the block's references are recorded by the block's address (full back references).

@@ -25,6 +25,7 @@ use std::collections::HashSet;
 
 use tree::{CheckOptions, DataCheck, Finding, Findings, Parallel, Progress, Result};
 
+use self::decode::Decoding;
 use self::extents::{ExtentTree, TreeReferences};
 use self::ranges::Ranges;
 use self::state::{BtrfsChecker, LogRanges, ReferenceEdges};
@@ -163,12 +164,13 @@ impl BtrfsChecker<'_> {
         let result = self.dead_roots(&roots);
         self.tolerate(object::ROOT_TREE, result)?;
         self.log_checksums()?;
+        let mut decoding = Decoding::new(std::mem::take(&mut self.encoded));
         if let Some(tree) = find(object::CSUM_TREE) {
-            let result = self.checksums(&tree);
+            let result = self.checksums(&tree, &mut decoding);
             self.tolerate(tree.id, result)?;
         }
         self.copies_without_checksums()?;
-        self.decode()
+        self.decode(decoding)
     }
 
     /// Reports how many bytes will be read, as far as known.

@@ -13,8 +13,8 @@ use testkit::{BtrfsImage, Rng, SECTOR, cases, tool};
 use tree::manifest::Manifest;
 use tree::usage::StorageForm;
 use tree::{
-    Aspects, Error, ExtentKind, FileKind, FileSystem, Ino, Inventory, Limits, NoProgress, Parallel,
-    ReadAt,
+    Aspects, CheckOptions, DataCheck, Error, ExtentKind, FileKind, FileSystem, Ino, Inventory,
+    Limits, NoProgress, Parallel, ReadAt,
 };
 
 use crate::check::findings;
@@ -312,6 +312,26 @@ fn small_reads_in_any_order_read_and_decode_each_extent_once() {
         let reads = reads.load(Ordering::Relaxed) - before;
         assert!((1..=3).contains(&reads), "{name}: {reads}");
     }
+}
+
+#[test]
+fn a_check_reads_what_it_decodes_once() {
+    let image = small();
+    let first = image.places(13_631_488)[0];
+    let [compared, decoded] = [DataCheck::Checksums, DataCheck::Decode].map(|data| {
+        let reads = Arc::new(AtomicU64::new(0));
+        let source: Box<dyn ReadAt> = Box::new(Counting {
+            image: image.clone(),
+            range: first..first + (1 << 20),
+            reads: Arc::clone(&reads),
+        });
+        let options = CheckOptions::EVERYTHING.data(data);
+        let image = Btrfs::open(vec![source]).unwrap();
+        let check = image.check(options, Parallel::new(2), &NoProgress, &mut |_| {});
+        (reads.load(Ordering::Relaxed), check.unwrap().decoded_bytes)
+    });
+    assert_eq!((compared.0, compared.1), (decoded.0, 0));
+    assert!(decoded.1 > 600_000, "{decoded:?}");
 }
 
 const EXTENT_TREE: u64 = 2;
