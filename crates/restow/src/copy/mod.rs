@@ -109,8 +109,10 @@ impl SourceTree {
     ) -> Result<SourceTree> {
         let times = match format {
             Format::Btrfs => options.host_times,
-            // It stores no others, and each takes memory.
-            Format::Squashfs => HostTimes::Modification,
+            // They store no others, and each takes memory.
+            Format::Squashfs | Format::Tar | Format::TarGz | Format::TarXz | Format::TarZst => {
+                HostTimes::Modification
+            }
             _ => HostTimes::default(),
         };
         if times != HostTimes::default() || options.accept_changed {

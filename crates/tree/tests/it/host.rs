@@ -476,3 +476,20 @@ fn what_the_kernel_shows_of_itself_is_listed_but_not_copied() {
         _ => panic!("it would be a copy of empty files"),
     }
 }
+
+#[test]
+fn an_inventory_takes_52_bytes_for_a_file_and_its_name() {
+    let dir = TempDir::new();
+    for file in 0..500 {
+        File::create(dir.join(format!("{file:07}"))).unwrap();
+    }
+    let host = HostDir::open_with(dir.path(), HostTimes::Modification).unwrap();
+    let inventory = inventory(&host);
+    let bytes = inventory.memory_bytes();
+    // The name is counted with its length; 512 bytes for what files share.
+    assert!(bytes <= 501 * (52 + 8) + 512, "{bytes}");
+    let stat = fs::metadata(dir.join("0000123")).unwrap();
+    let entry = inventory.find(b"0000123").unwrap();
+    let found = inventory.metadata(inventory.file(entry));
+    assert_eq!((found.uid, found.mtime.seconds), (stat.uid(), stat.mtime()));
+}

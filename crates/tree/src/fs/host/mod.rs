@@ -26,7 +26,7 @@ use super::{
     Checksum, Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino,
     Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, is_valid_name,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, high_u32, low_u32, wide_u64};
 pub use steps::{HostFile, HostStep, walk_host_dir};
 use stored::{EXTENTS_MAX, OpenInode, StoredExtents};
 
@@ -229,7 +229,7 @@ impl HostDir {
         let (parent, name) = {
             let table = self.table();
             let inode = table.inode(ino)?;
-            (inode.parent, Box::from(table.name(inode)))
+            (table.parent(inode), Box::from(table.name(inode)))
         };
         let dir = self.dir(parent)?;
         if ino == ROOT {
@@ -303,8 +303,7 @@ impl HostDir {
     fn check_identity(&self, ino: Ino, stat: &Stat) -> Result<()> {
         let table = self.table();
         let inode = table.inode(ino)?;
-        let volume = table.volumes[inode.volume as usize];
-        if (volume, inode.ino) != (Volume::of(stat), stat.ino) {
+        if (table.volume(inode), inode.ino()) != (Volume::of(stat), stat.ino) {
             return Err(Error::Changed);
         }
         Ok(())
@@ -617,7 +616,7 @@ impl<'a> HostContent<'a> {
         let open = dir.file(ino).ok()?;
         let table = dir.table();
         let inode = table.inode(ino).ok()?;
-        let device = table.volumes.get(inode.volume as usize)?.device;
+        let device = table.volume(inode).device;
         drop(table);
         Some(HostContent {
             dir,
@@ -659,8 +658,8 @@ impl HostDir {
         let inode = table.inode(ino)?;
         Ok(OpenInode {
             file,
-            device: table.volumes[inode.volume as usize].device,
-            ino: inode.ino,
+            device: table.volume(inode).device,
+            ino: inode.ino(),
             size: linux::stat(file)?.size,
         })
     }
@@ -789,13 +788,15 @@ fn full() -> Error {
     Error::Limit("more files than a host directory can number")
 }
 
-/// Every listed file, by number: an `Ino` is an index into this. 24 bytes per file, plus the name.
+/// Every listed file, by number: an `Ino` is an index into this. 20 bytes per file, plus the name.
 #[derive(Debug, Default)]
 struct InodeTable {
     inodes: Vec<HostInode>,
     /// For each inode, a length byte and the name.
     names: Vec<u8>,
     volumes: Vec<Volume>,
+    /// Parent directory and volume, by index: most files of a directory share them.
+    places: Vec<(u32, u32)>,
     /// The size of each inode when it was listed first, if changes are accepted.
     sizes: Option<Vec<u64>>,
     by_identity: HashTable<u32>,
@@ -820,12 +821,21 @@ impl Volume {
 
 #[derive(Clone, Copy, Debug)]
 struct HostInode {
-    ino: u64,
-    volume: u32,
-    parent: u32,
+    /// Low and high half, so that nothing is padded.
+    ino: [u32; 2],
+    /// An index into [`InodeTable::places`].
+    place: u32,
     name_at: u32,
     /// A hash of size and change time.
     stamp: u32,
+}
+
+const _: () = assert!(size_of::<HostInode>() == 20);
+
+impl HostInode {
+    fn ino(self) -> u64 {
+        wide_u64(self.ino[0], self.ino[1])
+    }
 }
 
 impl InodeTable {
@@ -842,18 +852,18 @@ impl InodeTable {
         let hash = self.hasher.hash_one((volume, stat.ino));
         let is_same = |&index: &u32| {
             let inode = self.inodes[index as usize];
-            (inode.volume, inode.ino) == (volume, stat.ino)
+            inode.ino() == stat.ino && self.places[inode.place as usize].1 == volume
         };
         if let Some(&known) = self.by_identity.find(hash, is_same) {
             let inode = self.inodes[known as usize];
-            let is_elsewhere = inode.parent != parent || self.name(inode) != name;
+            let is_elsewhere = self.parent(inode) != parent || self.name(inode) != name;
             // A file with only one name was renamed, or reuses the number of a removed file. A
             // directory keeps the path under which it was found first, so that renaming cannot turn
             // the path to the root into a loop.
             if is_elsewhere && stat.nlink <= 1 && !stat.is_dir() {
                 let name_at = self.add_name(name)?;
                 self.inodes[known as usize] = HostInode {
-                    parent,
+                    place: self.add_place(parent, volume),
                     name_at,
                     ..inode
                 };
@@ -864,23 +874,39 @@ impl InodeTable {
         }
         let index = u32::try_from(self.inodes.len()).map_err(|_| full())?;
         let name_at = self.add_name(name)?;
-        self.inodes.push(HostInode {
-            ino: stat.ino,
-            volume,
-            parent,
+        let inode = HostInode {
+            ino: [low_u32(stat.ino), high_u32(stat.ino)],
+            place: self.add_place(parent, volume),
             name_at,
             stamp: self.stamp(stat),
-        });
+        };
+        self.inodes.push(inode);
         if let Some(sizes) = &mut self.sizes {
             sizes.resize(index as usize, 0);
             sizes.push(stat.size);
         }
-        let (inodes, hasher) = (&self.inodes, &self.hasher);
+        let (inodes, places, hasher) = (&self.inodes, &self.places, &self.hasher);
         self.by_identity.insert_unique(hash, index, |&index| {
             let inode = inodes[index as usize];
-            hasher.hash_one((inode.volume, inode.ino))
+            hasher.hash_one((places[inode.place as usize].1, inode.ino()))
         });
         Ok(Ino(index.into()))
+    }
+
+    /// The index of this place: the last one if possible, since a directory is listed at once.
+    fn add_place(&mut self, parent: u32, volume: u32) -> u32 {
+        if self.places.last() != Some(&(parent, volume)) {
+            self.places.push((parent, volume));
+        }
+        self.places.len() as u32 - 1 // one for each file at most
+    }
+
+    fn parent(&self, inode: HostInode) -> u32 {
+        self.places[inode.place as usize].0
+    }
+
+    fn volume(&self, inode: HostInode) -> Volume {
+        self.volumes[self.places[inode.place as usize].1 as usize]
     }
 
     fn add_name(&mut self, name: &[u8]) -> Result<u32> {
@@ -931,7 +957,7 @@ impl InodeTable {
         while ino != ROOT {
             let inode = self.inode(ino)?;
             names.push(self.name(inode));
-            ino = Ino(inode.parent.into());
+            ino = Ino(self.parent(inode).into());
         }
         names.reverse();
         Ok(names.join(&b'/'))

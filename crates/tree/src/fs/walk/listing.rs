@@ -1,7 +1,7 @@
 //! Lists a tree.
 
 use super::known::InodeIndex;
-use super::{EntryId, FileId, FileRecord, Inventory, NameRecord, is_valid_name};
+use super::{EntryId, FileId, FileRecord, Inventory, NameRecord, OwnerRecord, is_valid_name};
 use crate::fs::{DirEntry, FileKind, FileSystem, Ino, Metadata};
 use crate::{Error, Limits, Result, Scratch, high_u32, low_u32, wide_u64};
 
@@ -225,20 +225,22 @@ impl<'a> Listing<'a> {
             size,
             mtime_seconds: metadata.mtime.seconds,
             mtime_nanoseconds: metadata.mtime.nanoseconds,
-            uid: metadata.uid,
-            gid: metadata.gid,
-            nlink: metadata.nlink.max(1),
             names: 1,
-            attributes: metadata.attributes.0,
             first_entry: self
                 .inventory
                 .entry_count()
                 .saturating_sub(u32::from(file == 0)),
-            permissions: metadata.permissions,
-            kind: metadata.kind,
-            has_times,
+            owner: OwnerRecord {
+                uid: metadata.uid,
+                gid: metadata.gid,
+                nlink: metadata.nlink.max(1),
+                attributes: metadata.attributes.0,
+                permissions: metadata.permissions,
+                kind: metadata.kind,
+                has_times,
+            },
         };
-        self.inventory.files.push(record.pack());
+        self.inventory.push(&record);
         let has_names = metadata.nlink > 1 && metadata.kind != FileKind::Directory;
         self.known.add(&self.inventory, file, ino, has_names);
         Ok(file)

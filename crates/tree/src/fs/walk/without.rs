@@ -49,7 +49,7 @@ impl<'t> Inventory<'t> {
                 first_entry: self.entry_count(),
                 ..from.record(old)
             };
-            self.files.push(record.pack());
+            self.push(&record);
             if !from.times.is_empty() {
                 self.times.push(from.other_times(old));
             }
