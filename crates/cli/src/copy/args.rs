@@ -97,6 +97,16 @@ pub(crate) struct Copy {
     )]
     pub(crate) strip_components: u16,
 
+    /// Store times in whole seconds, rounded down, or in nanoseconds; in a tar archive, nanoseconds
+    /// take another KiB for each file that has them
+    #[arg(
+        long,
+        value_name = "UNIT",
+        default_value = "ns",
+        help_heading = "Selecting and changing files"
+    )]
+    time_precision: TimePrecision,
+
     /// Write DST in this format, regardless of its name
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Option<DestinationFormat>,
@@ -153,6 +163,15 @@ pub(crate) struct Copy {
 
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+}
+
+/// The argument of `--time-precision`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TimePrecision {
+    /// Whole seconds
+    S,
+    /// Nanoseconds
+    Ns,
 }
 
 /// `-` for all names of standard output, such as `/dev/stdout`.
@@ -239,6 +258,7 @@ impl Copy {
         options.existing = self.directory.existing(self.overwrite);
         options.owners = !self.directory.no_owners;
         options.sync = !self.directory.no_sync;
+        options.whole_seconds = self.time_precision == TimePrecision::S;
         options.recompress = self.image.recompress;
         options.reuse.clone_from(&self.image.reuse);
         options.trust_mtime = self.image.trust_mtime;

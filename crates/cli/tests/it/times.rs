@@ -79,6 +79,41 @@ fn two_copies_of_a_directory_give_the_same_image() {
     );
 }
 
+/// GNU tar's archive in the format of 1988, which has no PAX headers, is as large.
+#[test]
+fn a_precision_of_seconds_rounds_down_and_saves_the_headers_of_nanoseconds() {
+    let dir = TempDir::new();
+    source(&dir);
+    copy(&dir, &["src", "ns.tar"], None);
+    copy(&dir, &["--time-precision=ns", "src", "same.tar"], None);
+    copy(&dir, &["--time-precision=s", "src", "s.tar"], None);
+    let image = |name: &str| fs::read(dir.join(name)).unwrap();
+    assert!(image("ns.tar") == image("same.tar"));
+    assert_eq!(image("ns.tar").len(), image("s.tar").len() + 6 * 1024);
+    if let Some(tar) = tool("tar") {
+        let args = ["-b1", "--format=ustar", "-cf", "gnu.tar", "-C", "src", "."];
+        run(tar.command().args(args).current_dir(dir.path()));
+        assert_eq!(image("gnu.tar").len(), image("s.tar").len());
+        let args = ["--full-time", "--utc", "-tf", "s.tar", "-v", "early"];
+        let listed = run(tar.command().args(args).current_dir(dir.path())).stdout;
+        let listed = String::from_utf8(listed).unwrap();
+        assert!(listed.contains("1970-01-01 00:16:40 "), "{listed}");
+    }
+    let early = File::open(dir.join("src/early")).unwrap();
+    let before_1970 = SystemTime::UNIX_EPOCH - Duration::from_millis(1500);
+    early.set_modified(before_1970).unwrap();
+    for to in ["s.tar", "s.btrfs", "s.stream", "s"] {
+        copy(&dir, &["--time-precision=s", "src", to], None);
+        let manifest = run_in(dir.path(), ["manifest", to]).1;
+        let times: Vec<&str> = (manifest.split([' ', '\n']))
+            .filter_map(|word| word.strip_prefix("time="))
+            .collect();
+        let whole = times.iter().filter(|time| time.ends_with(".000000000"));
+        assert_eq!((times.len(), whole.count()), (6, 6), "{to}: {manifest}");
+        assert!(times.contains(&"-2.000000000"), "{to}: {manifest}");
+    }
+}
+
 #[test]
 fn source_date_epoch_bounds_the_times_of_files_as_in_mksquashfs() {
     let dir = TempDir::new();

@@ -90,6 +90,9 @@ impl<'a> CopyJob<'a> {
         if format == Format::Btrfs {
             options.add_attributes(&mut inventory)?;
         }
+        if options.whole_seconds {
+            inventory.drop_nanoseconds();
+        }
         let mut required = selections.iter().filter(|it| !it.optional);
         let unmatched = required.find_map(|it| it.only.unmatched().next());
         if let Some(path) = unmatched {

@@ -45,6 +45,8 @@ pub struct CopyOptions {
     pub owners: bool,
     /// Directories: wait until the data is on disk.
     pub sync: bool,
+    /// Round times down to whole seconds.
+    pub whole_seconds: bool,
     /// Compressed archives: the level.
     pub level: Option<u8>,
     /// Images: do not keep data in compressed form.
@@ -111,6 +113,7 @@ impl Default for CopyOptions {
             update_dirs: false,
             owners: true,
             sync: true,
+            whole_seconds: false,
             level: None,
             recompress: false,
             reuse: None,
@@ -144,6 +147,7 @@ setters!(CopyOptions {
     update_dirs: bool,
     owners: bool,
     sync: bool,
+    whole_seconds: bool,
     level: Option<u8>,
     recompress: bool,
     reuse: impl Into<Option<PathBuf>>,

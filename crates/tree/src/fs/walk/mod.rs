@@ -332,6 +332,20 @@ impl<'t> Inventory<'t> {
         self.change(file.0, |record| record.owner.attributes |= attributes.0);
     }
 
+    /// Rounds all times down to whole seconds.
+    pub fn drop_nanoseconds(&mut self) {
+        for file in 0..self.file_count() {
+            self.change(file, |record| record.mtime_nanoseconds = 0);
+        }
+        for index in 0..self.times.len() {
+            let mut times = self.times.get(index);
+            for nanoseconds in times.iter_mut().skip(2).step_by(3) {
+                *nanoseconds = 0;
+            }
+            self.times.set(index, times);
+        }
+    }
+
     /// The file's first name in the order of [`Inventory::steps`], and its only one unless it has
     /// hard links.
     pub fn first_name(&self, file: FileId) -> EntryId {
