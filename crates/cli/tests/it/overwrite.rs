@@ -215,3 +215,49 @@ chattr -i lower/e/sub/c
 "#;
     in_own_mounts(dir.path(), words);
 }
+
+/// Of a directory that is moved file by file, a part can be in each of two places.
+#[test]
+#[ignore = "needs root"]
+fn a_killed_replacement_on_overlayfs_is_taken_back() {
+    let Some(_) = tool("mkfs.ext4") else {
+        return;
+    };
+    let dir = TempDir::new();
+    let words = r#"
+truncate -s 64M image; mkfs.ext4 -q image; mkdir t; mount -o loop image t; cd t
+mkdir -p src nothing lower/d/sub/deep lower/d/empty; echo new > src/new; chmod 750 lower/d/sub
+for i in $(seq 120); do echo $i > lower/d/sub/deep/$i; done; echo old > lower/d/f
+halfway=0
+for count in 1 60; do
+    mkdir upper work m
+    mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work,redirect_dir=off none m
+    $restow copy -q --replace src m/d & restow_id=$!
+    until [ "$(ls m/.d.*.old/sub/deep 2> words | wc -l)" -ge $count ] || ! kill -0 $restow_id; do :; done
+    kill -9 $restow_id && wait $restow_id || true
+    if ls m/.d.*.old > words; then
+        ls m/d/sub/deep > words && halfway=$((halfway + 1))
+        # Of another process, nothing is taken away.
+        $restow copy -q --to tar src m/d.tar; ls -d m/.d.*.old > words
+        $restow copy -q --merge nothing m/d
+        $restow diff --ignore mtime lower/d m/d; [ "$(ls -A m | xargs)" = "d d.tar" ]
+    fi
+    $restow copy -q --replace src m/d; $restow diff src m/d; rm -f m/d.tar; [ "$(ls -A m)" = d ]
+    umount m; rm -r upper work m
+done
+[ $halfway -gt 0 ]
+# Where the new one has taken its place, only the user can tell.
+cp -r src new; mkdir .new.restow-999999999-0.old; echo x > .new.restow-999999999-0.old/x
+if $restow copy -q --replace src new 2> words; then exit 1; fi
+grep -q 'left the old directory as .new.restow-999999999-0.old: delete or rename it first' words
+rm -r .new*; $restow copy -q --replace src new
+# On a file system without exchange, the old one has another name as a whole.
+mkdir .new.restow-999999999-0.tmp; mv new .new.restow-999999999-0.old
+$restow copy -q --merge nothing new; $restow diff --ignore mtime src new; if ls -d .new*; then exit 1; fi
+# A new file is never replaced.
+mkdir .new.restow-999999999-0.tmp .new.restow-999999999-0.old; echo x > .new.restow-999999999-0.old/new
+if $restow copy -q --replace src new 2> words; then exit 1; fi
+[ "$(cat new/new .new*.old/new | xargs)" = "new x" ]
+"#;
+    in_own_mounts(dir.path(), words);
+}

@@ -22,9 +22,11 @@ use linux::OpenFlags;
 /// Maximum length of a file name on Linux file systems (`NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
 
-/// How temporary names end, and names of what is kept though it is not finished. Both are as long.
+/// How temporary names end, names of what is kept though it is not finished, and names of
+/// directories that are moved aside to be replaced. All are as long.
 const ENDING: &[u8] = b".tmp";
 const ENDING_KEPT: &[u8] = b".err";
+const ENDING_ASIDE: &[u8] = b".old";
 
 /// Names that are left behind and removed at once; more are left to the next result.
 const LEFTOVERS_MAX: usize = 64;
@@ -168,7 +170,7 @@ impl Temporary {
                     live.names.push(Arc::clone(&place));
                     let temporary = Temporary {
                         registry,
-                        _lock: locked(&place),
+                        _lock: locked(&place.dir, &place.name),
                         place,
                     };
                     return Ok((temporary, made));
@@ -189,9 +191,7 @@ impl Temporary {
     /// # Errors
     /// The kernel's error; `Interrupted` after [`remove_all`].
     pub fn keep(self) -> io::Result<Vec<u8>> {
-        let mut kept = self.name().to_vec();
-        kept.truncate(kept.len() - ENDING.len());
-        kept.extend_from_slice(ENDING_KEPT);
+        let kept = with_ending(self.name(), ENDING_KEPT);
         let dir = Arc::clone(&self.place.dir);
         self.finish(|name| linux::rename_new_at(&dir, name, &dir, &kept))?;
         Ok(kept)
@@ -246,45 +246,97 @@ impl Drop for Temporary {
 
 /// The file or directory with this name, locked; `None` if it cannot be read, or someone else has
 /// locked it.
-fn locked(place: &Place) -> Option<File> {
+fn locked(dir: &OwnedFd, name: &[u8]) -> Option<File> {
     let flags = OpenFlags::RDONLY | OpenFlags::NOFOLLOW | OpenFlags::NONBLOCK;
-    let file = File::from(linux::open_at(&*place.dir, &place.name, flags, 0).ok()?);
+    let file = File::from(linux::open_at(dir, name, flags, 0).ok()?);
     file.try_lock().is_ok().then_some(file)
 }
 
-/// Removes the leftovers of killed processes from results with this name.
-fn remove_leftovers(dir: &Arc<OwnedFd>, final_name: &[u8]) {
+/// The same if it belongs to this user.
+fn abandoned(dir: &OwnedFd, name: &[u8]) -> Option<File> {
+    let owner = |file: &File| linux::stat(file).ok().map(|stat| stat.uid);
+    locked(dir, name).filter(|file| owner(file) == Some(linux::process_owner().0))
+}
+
+/// The names with this ending that killed processes left behind for results with this name.
+fn leftovers(dir: &OwnedFd, final_name: &[u8], ending: &[u8]) -> Vec<Box<[u8]>> {
+    let mut found = Vec::new();
     // `dir` may be open for looking up names only.
     let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
-    let Ok(listed) = linux::open_at(&**dir, b".", flags, 0) else {
-        return;
+    let Ok(listed) = linux::open_at(dir, b".", flags, 0) else {
+        return found;
     };
-    let mut found = Vec::new();
     // Names that cannot be listed stay.
     let _ = linux::for_each_name(&listed, |name| {
         let name = name.to_bytes();
-        if found.len() < LEFTOVERS_MAX && process_of(name, final_name).is_some_and(is_gone) {
+        if found.len() < LEFTOVERS_MAX && process_of(name, final_name, ending).is_some_and(is_gone)
+        {
             found.push(Box::from(name));
         }
         Ok::<_, io::Error>(())
     });
-    for name in found {
+    found
+}
+
+/// Removes the leftovers of killed processes from results with this name, but for those whose
+/// replacement of a directory has to be taken back first.
+fn remove_leftovers(dir: &Arc<OwnedFd>, final_name: &[u8]) {
+    for name in leftovers(dir, final_name, ENDING) {
+        if linux::stat_at(&**dir, &aside(&name)).is_ok() {
+            continue;
+        }
+        let lock = abandoned(dir, &name);
         let dir = Arc::clone(dir);
-        let place = Place { dir, name };
-        let lock = locked(&place);
-        let owner = lock.as_ref().and_then(|file| linux::stat(file).ok());
-        if owner.is_some_and(|stat| stat.uid == linux::process_owner().0) {
+        if lock.is_some() {
             // A file that cannot be removed stays, too: the new result gets another name.
-            let _ = place.remove();
+            let _ = Place { dir, name }.remove();
         }
     }
 }
 
-/// The process that a temporary name of `final_name` belongs to. Those of very long names are cut
-/// and not recognised.
-fn process_of(name: &[u8], final_name: &[u8]) -> Option<u32> {
+/// The name to which a directory is moved that the result with a temporary name replaces.
+pub(crate) fn aside(temporary: &[u8]) -> Vec<u8> {
+    with_ending(temporary, ENDING_ASIDE)
+}
+
+/// A directory that a killed process moved aside, as a whole or in part, to replace it.
+pub(crate) struct MovedAside {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) dir: OwnedFd,
+    /// The name of the replacement, if that has not taken the place of the directory.
+    pub(crate) replacement: Option<Vec<u8>>,
+    _lock: Option<File>,
+}
+
+/// The directories that were moved aside for results with this name, if no process works on them.
+pub(crate) fn moved_aside(dir: &OwnedFd, final_name: &[u8]) -> Vec<MovedAside> {
+    let names = leftovers(dir, final_name, ENDING_ASIDE).into_iter();
+    let found = names.filter_map(|name| {
+        let temporary = with_ending(&name, ENDING);
+        let is_there = linux::stat_at(dir, &temporary).is_ok();
+        let lock = abandoned(dir, &temporary);
+        (lock.is_some() == is_there).then_some(())?;
+        Some(MovedAside {
+            dir: abandoned(dir, &name)?.into(),
+            name,
+            replacement: is_there.then_some(temporary),
+            _lock: lock,
+        })
+    });
+    found.collect()
+}
+
+/// A temporary name with another ending.
+fn with_ending(name: &[u8], ending: &[u8]) -> Vec<u8> {
+    let len = name.len().saturating_sub(ending.len());
+    [&name[..len], ending].concat()
+}
+
+/// The process that a name of `final_name` with this ending belongs to. Those of very long names
+/// are cut and not recognised.
+fn process_of(name: &[u8], final_name: &[u8], ending: &[u8]) -> Option<u32> {
     let rest = name.strip_prefix(b".")?.strip_prefix(final_name)?;
-    let numbers = rest.strip_prefix(b".restow-")?.strip_suffix(ENDING)?;
+    let numbers = rest.strip_prefix(b".restow-")?.strip_suffix(ending)?;
     let (process, count) = str::from_utf8(numbers).ok()?.split_once('-')?;
     count.parse::<u64>().ok()?;
     process.parse().ok()
@@ -369,9 +421,12 @@ mod tests {
         let name = temporary_name(b"out.tar", 3);
         assert!(name.starts_with(b".out.tar.restow-") && name.ends_with(b"-3.tmp"));
         assert_eq!(temporary_name(&[b'x'; 255], u64::MAX).len(), 255);
-        assert_eq!(process_of(&name, b"out.tar"), Some(std::process::id()));
-        assert_eq!(process_of(&name, b"out"), None);
-        assert_eq!(process_of(b".a.restow-1-2.tmp", b"a"), Some(1));
+        assert_eq!(
+            process_of(&name, b"out.tar", ENDING),
+            Some(std::process::id())
+        );
+        assert_eq!(process_of(&name, b"out", ENDING), None);
+        assert_eq!(process_of(b".a.restow-1-2.tmp", b"a", ENDING), Some(1));
         for other in [
             "a",
             ".a.restow-1.tmp",
@@ -380,7 +435,7 @@ mod tests {
             ".a.restow-1-2",
             ".a.restow-1-2.err",
         ] {
-            assert_eq!(process_of(other.as_bytes(), b"a"), None, "{other}");
+            assert_eq!(process_of(other.as_bytes(), b"a", ENDING), None, "{other}");
         }
     }
 

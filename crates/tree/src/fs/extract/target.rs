@@ -9,7 +9,7 @@ use std::sync::Arc;
 use linux::OpenFlags;
 
 use super::options::{Conflict, Existing};
-use crate::output::temporary::Temporary;
+use crate::output::temporary::{Temporary, aside, moved_aside};
 use crate::{Error, Result};
 
 /// `STATX_ATTR_MOUNT_ROOT` of linux/stat.h.
@@ -53,6 +53,10 @@ impl ExtractTarget {
     /// Creates an empty directory under a temporary name, which only this user can enter.
     pub(super) fn begin(to: &Path, existing: Existing) -> Result<ExtractTarget> {
         let already = Error::Io(io::ErrorKind::AlreadyExists.into());
+        take_back(
+            &std::fs::canonicalize(to).unwrap_or_else(|_| to.to_owned()),
+            existing == Existing::ReplaceDirectory,
+        )?;
         let mut there = There::Nothing;
         let mut to = to.to_owned();
         match std::fs::metadata(&to) {
@@ -217,8 +221,7 @@ fn rename_new(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
 /// Swaps two names.
 fn exchange(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
     let exchanged = linux::exchange_at(parent, from, parent, to);
-    // Such a name does not end with `.tmp`, and so is never removed as a leftover.
-    let aside = [from.strip_suffix(b"tmp").unwrap_or(from), b"old"].concat();
+    let aside = aside(from);
     match exchanged.as_ref().map_err(io::Error::kind) {
         // The file system lacks RENAME_EXCHANGE.
         Err(io::ErrorKind::InvalidInput) => {
@@ -250,17 +253,56 @@ fn exchange(parent: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Moves what a directory holds into another one. Directories that cannot be renamed stay, empty,
-/// and new ones take what they held.
+/// Undoes replacements of `to` in which processes were killed. A finished one whose old directory
+/// is still there is an error if `to` is replaced again: only the user can tell what that holds.
+fn take_back(to: &Path, is_replaced: bool) -> Result<()> {
+    let Some((parent, name)) = linux::split_path(to) else {
+        return Ok(());
+    };
+    // This error comes up again.
+    let Ok(parent) = linux::open_dir(parent) else {
+        return Ok(());
+    };
+    let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY | OpenFlags::NOFOLLOW;
+    for old in moved_aside(&parent, name) {
+        let Some(replacement) = old.replacement else {
+            if !is_replaced {
+                continue;
+            }
+            let words = format!(
+                "an interrupted replacement left the old directory as {}: delete or rename it first",
+                old.name.escape_ascii()
+            );
+            return Err(io::Error::other(words).into());
+        };
+        match linux::open_at(&parent, name, flags, 0) {
+            Ok(dir) => {
+                move_entries(&old.dir, &dir)?;
+                remove_emptied(&old.dir)?;
+                linux::remove_dir_at(&parent, &old.name)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                rename_new(&parent, &old.name, name)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        // As for other leftovers, it stays if it cannot be removed.
+        let _ = linux::remove_tree_at(&parent, &replacement);
+    }
+    Ok(())
+}
+
+/// Moves what a directory holds into another one, and replaces no file there. Directories that
+/// cannot be renamed stay, empty, and new ones take what they held.
 fn move_entries(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
     let flags = OpenFlags::RDONLY | OpenFlags::DIRECTORY;
     for name in names(from)? {
-        match linux::rename_at(from, &name, to, &name) {
+        match linux::rename_new_at(from, &name, to, &name) {
             Ok(()) => continue,
             Err(error)
                 if matches!(
                     error.kind(),
-                    io::ErrorKind::CrossesDevices | io::ErrorKind::DirectoryNotEmpty
+                    io::ErrorKind::CrossesDevices | io::ErrorKind::AlreadyExists
                 ) => {}
             Err(error) => return Err(error),
         }
