@@ -220,6 +220,35 @@ fn a_seek_table_that_does_not_fit_is_named_and_not_used() {
     assert_eq!(run_in(dir.path(), ["check", "x.tar.zst"]).0, 1);
 }
 
+/// Two lengths whose errors cancel each other out, within one member: its frames alone tell.
+#[test]
+fn wrong_lengths_in_a_large_member_of_a_seek_table_are_found_by_check() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/big"), Rng::new(4).bytes(20 << 20)).unwrap();
+    fs::write(dir.join("src/last"), "last").unwrap();
+    ok(&dir, "copy -q src x.tar.zst");
+    let mut packed = fs::read(dir.join("x.tar.zst")).unwrap();
+    let header = |at: &[u8]| at == b"\x5e\x2a\x4d\x18";
+    let table = packed.windows(4).rposition(header).unwrap();
+    // A header, then for each frame its length and that of its content.
+    let frames = (packed.len() - table - 8 - 9) / 8;
+    assert!(frames > 4, "{frames}");
+    for (frame, add) in [(frames / 2, 1), (frames / 2 + 1, -1)] {
+        let at = table + 8 + 8 * frame + 4;
+        let len: &mut [u8; 4] = (&mut packed[at..at + 4]).try_into().unwrap();
+        *len = u32::from_le_bytes(*len)
+            .wrapping_add_signed(add)
+            .to_le_bytes();
+    }
+    fs::write(dir.join("x.tar.zst"), packed).unwrap();
+    let (code, words, _) = run_in(dir.path(), ["check", "x.tar.zst"]);
+    assert!(code == 1 && words.contains("in the seek table"), "{words}");
+    let (code, _, words) = run_in(dir.path(), ["copy", "x.tar.zst", "y"]);
+    assert!(code == 2 && words.contains("in the seek table"), "{words}");
+    assert!(!dir.join("y").exists());
+}
+
 #[test]
 fn archives_one_after_another_are_read_with_ignore_zeros() {
     let dir = source(1);

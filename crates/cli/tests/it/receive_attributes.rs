@@ -331,6 +331,30 @@ fn what_follows_the_end_is_for_the_next_reader() {
     assert_eq!((code, &*out), (0, "a\n"));
 }
 
+/// The same into a mounted btrfs, from a pipe.
+#[test]
+#[ignore = "needs root"]
+fn a_mounted_btrfs_takes_its_stream_and_leaves_the_rest() {
+    let Some(mkfs) = tool("mkfs.btrfs") else {
+        return;
+    };
+    let (target, dir) = (mounted(&mkfs, "noatime"), TempDir::new());
+    let file = Command::Mkfile {
+        path: b"f",
+        ino: 257,
+    };
+    let streams = ["a", "b"].map(|name| stream(name, None, &[file]));
+    fs::write(dir.join("in"), [&streams.concat()[..], b"rest"].concat()).unwrap();
+    let mut shell = Program::new("sh");
+    shell.env("RESTOW", env!("CARGO_BIN_EXE_restow"));
+    shell.env("TO", target.path()).current_dir(dir.path());
+    let script =
+        "set -e; r() { \"$RESTOW\" receive -q -e \"$TO\"; }; cat in | { r; r; cat > rest; }";
+    run(shell.args(["-c", script]));
+    assert_eq!(fs::read(dir.join("rest")).unwrap(), b"rest");
+    assert_eq!(names(target.path()), ["a", "b"]);
+}
+
 /// Linux takes the owner 2^32 - 1 for "as it is", and lacks larger ones.
 #[test]
 fn owners_that_linux_lacks_are_refused_by_all() {
