@@ -1,18 +1,23 @@
-//! Each field of each structure is changed: the verdict of `restow check` is compared with that of
-//! unsquashfs, and what it passes with what Linux shows.
+//! Each field of each structure is changed, or random ones are: the verdict of `restow check` is
+//! compared with that of unsquashfs, and what it passes with what Linux or unsquashfs shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Output};
 
+use squashfs::Squashfs;
 use testkit::{
-    KernelLog, Part, RawKind, RawNode, RawSquashfs, TempDir, Tool, cases, newer_tool, sample_tree,
-    tool,
+    KernelLog, Part, RawKind, RawNode, RawSquashfs, Rng, TempDir, Tool, cases, newer_tool,
+    sample_tree, tool,
 };
+use tree::Aspects;
 
 use crate::vectors::{CODECS, encoder};
-use crate::verdicts::{ask_linux, build, fewer, fields_of, number, verdict};
+use crate::verdicts::{
+    Field, Subject, ask_linux, build, different, extend, fewer, fields_of, number, verdict,
+};
 
 /// The forms of inodes in an image.
 #[derive(Clone, Copy)]
@@ -69,7 +74,7 @@ const INODES: [&str; 14] = [
 ];
 
 /// The name of a part's structure; none for those that are like another.
-fn structure(part: Part<'_>, bytes: &[u8]) -> Option<&'static str> {
+pub(crate) fn structure(part: Part<'_>, bytes: &[u8]) -> Option<&'static str> {
     Some(match part {
         Part::Superblock => "superblock",
         Part::Options => "compressor options",
@@ -158,15 +163,39 @@ fn changes(tree: &RawSquashfs<'_>) -> Vec<Change> {
     changes
 }
 
-/// Whether unsquashfs reads all of an image. Some damage makes it hang, and some take all memory.
-fn is_clean(unsquashfs: &Tool, image: &Path, out: &Path) -> bool {
-    let mut command = std::process::Command::new("timeout");
+/// Runs unsquashfs. Some damage makes it hang, and some take all memory.
+fn run_unsquashfs(unsquashfs: &Tool, options: &[&str], out: &Path, image: &Path) -> Output {
+    let mut command = Command::new("timeout");
     command.args(["20", "prlimit", "--as=4000000000", "--core=0"]);
     command.arg(unsquashfs.path());
-    command.args(["-quiet", "-no-progress", "-strict-errors", "-pf"]);
-    let output = command.arg(out).arg(image).output();
+    command.args(["-quiet", "-no-progress", "-strict-errors"]);
+    let output = command.args(options).arg(out).arg(image).output();
+    output.expect("start unsquashfs")
+}
+
+/// Whether unsquashfs reads all of an image.
+fn is_clean(unsquashfs: &Tool, image: &Path, out: &Path) -> bool {
+    let output = run_unsquashfs(unsquashfs, &["-pf"], out, image);
     let _ = fs::remove_file(out);
-    output.expect("start unsquashfs").status.success()
+    output.status.success()
+}
+
+/// What unsquashfs extracts in another way than we read it, or its error. Without attributes, which
+/// not every file system can hold.
+fn extracted_otherwise(unsquashfs: &Tool, image: &Path, out: &Path) -> Option<String> {
+    let ours = Squashfs::open(fs::read(image).unwrap()).unwrap();
+    let output = run_unsquashfs(unsquashfs, &["-no-xattrs", "-d"], out, image);
+    let aspects = Aspects {
+        xattrs: false,
+        ..Aspects::default()
+    };
+    let different = if output.status.success() {
+        different(&aspects, out, &ours)
+    } else {
+        Some(String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let _ = fs::remove_dir_all(out);
+    different
 }
 
 /// Fields whose damage unsquashfs finds and we do not: Linux shows what we read. The reason.
@@ -250,6 +279,7 @@ const ALONE: &[(&str, &[&str])] = &[
         &[
             "data block's content is not as long as the file says",
             "file without a tail has a fragment",
+            "file has more blocks than the inode table can hold",
             "file's block lies where no data can be",
             "fragment lies where no data can be",
             "block begins within another one",
@@ -293,6 +323,9 @@ const ALONE: &[(&str, &[&str])] = &[
         "Linux fails to read it: the data does not decode to its size",
         &[
             "lz4 block is corrupt or too long",
+            "not a zstd frame",
+            "xz stream is corrupt",
+            "zlib stream is corrupt",
             "compressed block holds more than it may",
         ],
     ),
@@ -470,4 +503,69 @@ fn the_verdict_on_each_changed_field_is_that_of_unsquashfs_and_linux() {
     assert!(missed.is_empty(), "{} missed: {missed:#?}", missed.len());
     let is_explained = unexplained.is_empty() || step > 1;
     assert!(is_explained, "no reason for {unexplained:#?}");
+}
+
+#[test]
+#[ignore = "needs root"]
+#[expect(clippy::print_stdout, reason = "a campaign prints it")]
+fn random_changes_that_unsquashfs_finds_are_found() {
+    let Some(unsquashfs) = tool("unsquashfs") else {
+        return;
+    };
+    let count = cases(20_u64);
+    let mut judges = vec![unsquashfs];
+    if count > 20 {
+        judges.extend(newer_tool("unsquashfs"));
+    }
+    let encoders = CODECS.map(|(codec, settings)| (codec, encoder(settings)));
+    let dir = TempDir::new();
+    let (path, out) = (dir.join("image"), dir.join("out"));
+    let mut counts: BTreeMap<(Vec<bool>, bool), u32> = BTreeMap::new();
+    let mut alone: BTreeMap<String, u32> = BTreeMap::new();
+    let (mut missed, mut unexplained) = (Vec::new(), Vec::new());
+    for case in 0..count {
+        let mut rng = Rng::new(13_000 + case);
+        let (codec, encode) = &encoders[rng.index(encoders.len())];
+        let mut tree = fewer(sample_tree(*codec, encode));
+        let sets = tree.xattrs.len() as u32;
+        extend(&mut tree.root, &mut rng, sets);
+        let subject = Subject::new(tree);
+        let (image, changed) = if rng.chance(2) {
+            subject.mutant(&mut rng)
+        } else {
+            subject.overwritten(&mut rng)
+        };
+        fs::write(&path, &image).unwrap();
+        let lines = verdict(&image);
+        let mut faults = Vec::new();
+        let judged = judges.iter().map(|judge| {
+            let is_found = !is_clean(judge, &path, &out);
+            let fault = (lines.is_empty() && !is_found)
+                .then(|| extracted_otherwise(judge, &path, &out))
+                .flatten();
+            let is_fault = is_found || fault.is_some();
+            faults.extend(fault);
+            is_fault
+        });
+        let found: Vec<bool> = judged.collect();
+        let names: Vec<String> = changed.iter().map(Field::name).collect();
+        let is_known = |name: &String| MISSED.iter().any(|(known, _)| *known == name);
+        match lines.first() {
+            None if found.contains(&true) && !names.iter().all(is_known) => {
+                missed.push(format!("{case}: {changed:?}: {found:?} {faults:?}"));
+            }
+            Some(line) if !found.contains(&true) => {
+                let words = words(line);
+                if reason(&words).is_none() {
+                    unexplained.push(format!("{case}: {changed:?}: {line}"));
+                }
+                *alone.entry(words).or_default() += 1;
+            }
+            _ => {}
+        }
+        *counts.entry((found, !lines.is_empty())).or_default() += 1;
+    }
+    println!("campaign: unsquashfs and restow find something: {counts:?}; only restow: {alone:?}");
+    assert!(missed.is_empty(), "{} missed: {missed:#?}", missed.len());
+    assert!(unexplained.is_empty(), "no reason for {unexplained:#?}");
 }

@@ -21,19 +21,27 @@ use tree::{
     manifest,
 };
 
+use crate::fields::structure;
 use crate::vectors::{CODECS, encoder};
 
 /// The environment variable that gives the process that mounts the image's path.
 const IMAGE: &str = "RESTOW_MUTANT";
 
 /// A number in a part of an image.
-#[derive(Clone, Copy)]
-struct Field {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
     /// The part, in the order in which the image is laid out.
     part: usize,
     at: usize,
     len: usize,
+    structure: &'static str,
     name: &'static str,
+}
+
+impl Field {
+    pub(crate) fn name(&self) -> String {
+        format!("{}: {}", self.structure, self.name)
+    }
 }
 
 /// Fields of a kind have values that make sense in each other.
@@ -42,7 +50,7 @@ fn kind(name: &str) -> &str {
 }
 
 /// A tree, and the fields of its image.
-struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     tree: RawSquashfs<'a>,
     /// By group: what is equally likely to be changed.
     groups: Vec<Vec<Field>>,
@@ -292,7 +300,7 @@ pub(crate) fn fewer(mut tree: RawSquashfs<'_>) -> RawSquashfs<'_> {
 }
 
 /// Gives some files the extended form, and some of these attributes.
-fn extend(node: &mut RawNode, rng: &mut Rng, sets: u32) {
+pub(crate) fn extend(node: &mut RawNode, rng: &mut Rng, sets: u32) {
     if rng.chance(3) {
         node.extended = true;
         if rng.chance(2) {
@@ -307,12 +315,13 @@ fn extend(node: &mut RawNode, rng: &mut Rng, sets: u32) {
 }
 
 impl<'a> Subject<'a> {
-    fn new(tree: RawSquashfs<'a>) -> Subject<'a> {
+    pub(crate) fn new(tree: RawSquashfs<'a>) -> Subject<'a> {
         let mut groups = vec![Vec::new(); GROUPS];
         let mut values: BTreeMap<_, Vec<_>> = BTreeMap::new();
         let mut parts = 0;
         build(&tree, &mut |part, bytes| {
             let group = group_of(&part);
+            let structure = structure(part, bytes).unwrap_or("inode of a small file");
             for (at, len, name) in fields_of(part, bytes) {
                 values
                     .entry(kind(name))
@@ -322,6 +331,7 @@ impl<'a> Subject<'a> {
                     part: parts,
                     at,
                     len,
+                    structure,
                     name,
                 });
             }
@@ -374,14 +384,32 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// An image with one to three fields changed, and the names of the fields.
-    fn mutant(&self, rng: &mut Rng) -> (Vec<u8>, Vec<&'static str>) {
+    fn field(&self, rng: &mut Rng) -> Field {
+        let group = &self.groups[rng.index(self.groups.len())];
+        group[rng.index(group.len())]
+    }
+
+    /// An image with up to 16 random bytes where a field begins, and that field.
+    pub(crate) fn overwritten(&self, rng: &mut Rng) -> (Vec<u8>, Vec<Field>) {
+        let field = self.field(rng);
+        let mut parts = 0;
+        let image = build(&self.tree, &mut |_, bytes| {
+            if parts == field.part {
+                let len = (1 + rng.index(16)).min(bytes.len() - field.at);
+                bytes[field.at..field.at + len].copy_from_slice(&rng.bytes(len));
+            }
+            parts += 1;
+        });
+        (image, vec![field])
+    }
+
+    /// An image with one to three fields changed, and these.
+    pub(crate) fn mutant(&self, rng: &mut Rng) -> (Vec<u8>, Vec<Field>) {
         let count = [1, 1, 1, 1, 1, 2, 2, 3][rng.index(8)];
         let chosen: Vec<Field> = (0..count)
             .map(|_| {
                 loop {
-                    let group = &self.groups[rng.index(self.groups.len())];
-                    let field = group[rng.index(group.len())];
+                    let field = self.field(rng);
                     // What may have any value shows little.
                     if !["time", "unused", "stored", "owner"].contains(&field.name) || rng.chance(4)
                     {
@@ -401,7 +429,7 @@ impl<'a> Subject<'a> {
             }
             parts += 1;
         });
-        (image, chosen.iter().map(|field| field.name).collect())
+        (image, chosen)
     }
 }
 
@@ -453,6 +481,19 @@ fn has_hidden_xattrs(fs: &dyn FileSystem, inventory: &Inventory) -> bool {
     })
 }
 
+/// The lines of a directory's manifest that ours lacks, and ours, unless they are equal.
+pub(crate) fn different(aspects: &Aspects, dir: &Path, ours: &Squashfs) -> Option<String> {
+    let text = |fs: &dyn FileSystem| {
+        let (inventory, mut text) = (Inventory::of(fs, &Limits::default()).unwrap(), Vec::new());
+        let one = Parallel::new(1);
+        manifest::write(&inventory, aspects, one, &NoProgress, &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let (is, must) = (text(&HostDir::open(dir).unwrap()), text(ours));
+    let different = is.lines().filter(|line| !must.contains(line));
+    (is != must).then(|| different.collect::<Vec<_>>().join("\n") + "\nwe:\n" + &must)
+}
+
 /// Panics if Linux does not mount the image, or shows another tree than we do.
 fn assert_linux_agrees(image: &Path) {
     let ours = Squashfs::open(fs::read(image).unwrap()).unwrap();
@@ -462,17 +503,8 @@ fn assert_linux_agrees(image: &Path) {
         xattrs: !has_hidden_xattrs(&ours, &inventory),
         ..Aspects::default()
     };
-    let text = |fs: &dyn FileSystem| {
-        let (inventory, mut text) = (Inventory::of(fs, &Limits::default()).unwrap(), Vec::new());
-        let one = Parallel::new(1);
-        manifest::write(&inventory, &aspects, one, &NoProgress, &mut text).unwrap();
-        String::from_utf8(text).unwrap()
-    };
-    let (is, must) = (text(&HostDir::open(mount.path()).unwrap()), text(&ours));
-    if is != must {
-        let different = is.lines().filter(|line| !must.contains(line));
-        let lines: Vec<_> = different.collect();
-        panic!("Linux: {}\nwe:\n{must}", lines.join("\n"));
+    if let Some(different) = different(&aspects, mount.path(), &ours) {
+        panic!("Linux: {different}");
     }
     for entry in inventory.names() {
         let (file, name) = (inventory.file(entry), inventory.path(entry));
@@ -547,7 +579,7 @@ fn linux_shows_what_the_check_passes() {
                 continue;
             }
             for field in &changed {
-                *fields.entry(field).or_default() += 1;
+                *fields.entry(field.name).or_default() += 1;
             }
             fs::write(&path, &image).unwrap();
             let output = ask_linux(&path);
