@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::generate;
 use crate::options::{Options, entries, file_name, read};
+use crate::unseen;
 
 /// A name and its bytes.
 pub(crate) struct Corpus {
@@ -48,18 +49,24 @@ fn coprime(a: usize, b: usize) -> bool {
 
 /// The corpora that every clone can make.
 pub(crate) fn generated() -> Vec<Corpus> {
-    let corpora = generate::corpora().map(|(name, bytes)| Corpus {
+    generate::corpora().map(named).into()
+}
+
+fn named((name, bytes): (&str, Vec<u8>)) -> Corpus {
+    Corpus {
         name: name.to_owned(),
         bytes,
-    });
-    corpora.into()
+    }
 }
 
 /// The corpora that the options name; the generated ones if they name none.
 pub(crate) fn load(options: &Options) -> Result<Vec<Corpus>, String> {
     let mut corpora = Vec::new();
     for path in options.paths() {
-        add(&mut corpora, &path, true)?;
+        match unseen::half(&file_name(&path)) {
+            Some(half) => corpora.extend(half.map(named)),
+            None => add(&mut corpora, &path, true)?,
+        }
     }
     if options.corpus.is_empty() {
         corpora = generated();

@@ -4,7 +4,7 @@
 //! `bench/sizes.csv`. Do not change a generator without need: all sizes change with it.
 
 /// Bytes of each corpus: 16 blocks of 128 KiB.
-const LEN: usize = 2 << 20;
+pub(crate) const LEN: usize = 2 << 20;
 
 /// All generated corpora: their names and bytes.
 pub(crate) fn corpora() -> [(&'static str, Vec<u8>); 4] {
@@ -26,10 +26,10 @@ pub(crate) fn corpora() -> [(&'static str, Vec<u8>); 4] {
 }
 
 /// SplitMix64.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -37,19 +37,19 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
     /// Small numbers often, large ones seldom: near a Zipf distribution over `bound`.
-    fn skewed(&mut self, bound: usize) -> usize {
+    pub(crate) fn skewed(&mut self, bound: usize) -> usize {
         let bits = self.below(bound.ilog2() as usize + 1) as u32;
         self.below(1 << (bits + 1)) % bound
     }
 }
 
 /// The word of this rank in a made-up language: short ones are frequent.
-fn word(rank: usize, out: &mut Vec<u8>) {
+pub(crate) fn word(rank: usize, out: &mut Vec<u8>) {
     const CONSONANTS: &[u8] = b"tnshrdlcmwfgpbvk";
     const VOWELS: &[u8] = b"eaoiu";
     let mut random = Random(rank as u64 * 77);

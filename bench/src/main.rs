@@ -63,6 +63,8 @@ mod table;
 mod tables;
 /// Directories and archives, by whole processes.
 mod trees;
+/// Generated corpora of kinds that no table has.
+mod unseen;
 
 use std::process::ExitCode;
 

@@ -20,7 +20,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR", default_value = "bench/corpora")]
     pub(crate) corpora: PathBuf,
 
-    /// Files or directories instead of the usual data, absolute or in the directory of the corpora.
+    /// Files or directories instead of the usual data, absolute or in the directory of the corpora;
+    /// unseen-tuning and unseen-reporting are generated.
     #[arg(long, value_name = "PATH", num_args = 1.., action = ArgAction::Set)]
     pub(crate) corpus: Vec<PathBuf>,
 
