@@ -1,9 +1,11 @@
 //! Counts the content of a block and chooses the boundaries between sets of entropy tables.
 
-use super::levels::{DIVISION_CHUNK_MIN, DIVISION_CHUNKS_MAX, DIVISION_GAIN};
+use super::levels::{
+    DIVISION_CHUNK_MIN, DIVISION_CHUNKS_MAX, DIVISION_GAIN, NOISE_MIN, NOISE_SAMPLE, NOISE_SAMPLES,
+};
 use super::store::{SequenceMark, SequenceStore};
 use crate::bits::{BIT, log2};
-use crate::literals::count_bytes;
+use crate::literals::{count_bytes, is_uniform};
 use crate::sequences::{CODES, count_codes};
 use crate::workspace::{Carver, Cells, Scratch};
 
@@ -138,6 +140,12 @@ impl<'a> Division<'a> {
         scratch: &mut Scratch,
         literals: bool,
     ) {
+        let noise = literals && are_noise(store.literals().get(from.literals..), scratch);
+        let (chunks, literals) = if noise {
+            (1, false)
+        } else {
+            (chunks, literals)
+        };
         let whole = SequenceMark {
             sequences: store.len(),
             literals: store.literals().len(),
@@ -231,6 +239,25 @@ impl<'a> Division<'a> {
         }
         self.progress.parts = n as u8;
     }
+}
+
+/// Whether literals look like noise in a sample. They need no counts to be stored.
+fn are_noise(literals: Option<&[u8]>, scratch: &mut Scratch) -> bool {
+    let (Some(literals), Some(counts)) = (literals, scratch.first_chunk_mut::<256>()) else {
+        return false;
+    };
+    if literals.len() < NOISE_MIN {
+        return false;
+    }
+    counts.fill([0; 4]);
+    for stretch in literals.chunks_exact(literals.len() / NOISE_SAMPLES) {
+        for byte in stretch.iter().take(NOISE_SAMPLE) {
+            let count = counts.at((*byte).into()) + 1;
+            counts.put((*byte).into(), count);
+        }
+    }
+    let most = (0..256).map(|cell| counts.at(cell)).max();
+    is_uniform(most.unwrap_or_default(), NOISE_SAMPLES * NOISE_SAMPLE)
 }
 
 /// About how many 1/256 bits a block with these counts takes.

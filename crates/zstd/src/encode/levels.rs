@@ -313,6 +313,12 @@ pub(crate) const DIVISION_CHUNK_MIN: usize = 4096;
 /// A part of its own must save 100 bytes, to pay for the time of its tables.
 pub(crate) const DIVISION_GAIN: i64 = 100 * 8 * BIT as i64;
 
+/// Fewer literals than this are counted. More may be noise, by samples spread over them.
+pub(crate) const NOISE_MIN: usize = 16 << 10;
+pub(crate) const NOISE_SAMPLES: usize = 16;
+/// Bytes of each.
+pub(crate) const NOISE_SAMPLE: usize = 256;
+
 impl Params {
     /// How many chunks of a block may become parts of their own after its sequences are found: 1 if
     /// it is not divided.

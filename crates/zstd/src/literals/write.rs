@@ -55,6 +55,11 @@ pub(crate) fn count_bytes(counts: &mut Scratch, bytes: &[u8]) {
     }
 }
 
+/// Whether `n` literals are hardly worth a code, as none occurs more than `most` times.
+pub(crate) fn is_uniform(most: u32, n: usize) -> bool {
+    most as usize <= (n >> 7) + 4
+}
+
 /// The literals to write, and how.
 pub(crate) struct LiteralsSection<'a> {
     pub(crate) literals: &'a [u8],
@@ -141,7 +146,7 @@ pub(crate) fn write_literals(
             new_table: false,
         });
     }
-    let uniform = most as usize <= (n >> 7) + 4;
+    let uniform = is_uniform(most, n);
     if !task.is_ample(n) && !task.may_fit(!uniform) {
         return None;
     }
