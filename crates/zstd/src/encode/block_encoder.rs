@@ -4,9 +4,9 @@ use super::block::{self, BlockChoice, BlockContent, Entropy};
 use super::division::{BlockPart, Division, DivisionProgress};
 use super::finder::index::SearchBlock;
 use super::finder::{self, Finder};
-use super::levels::{GAIN_LOG, SEARCHED_MIN};
+use super::levels::{DENSE_BITS_MIN, GAIN_LOG, SEARCHED_MIN};
 use super::params::Params;
-use super::sample::is_dense;
+use super::sample::literal_bits;
 use super::store::{SequenceMark, SequenceStore, StoreLengths};
 use crate::frame::COMPRESSED;
 use crate::sequences::{REPEAT_OFFSETS, Sequence, offset_name, update_repeat_offsets};
@@ -425,11 +425,11 @@ impl BlockEncoder<'_> {
     /// sample decides nothing: the tables may hold entries of another frame.
     #[inline(never)]
     fn suitable_min_match(&mut self, params: &Params, data: &[u8], history: bool) -> u8 {
-        let is_dense = if history {
-            None
-        } else {
-            is_dense(data, Entropy::scratch(self.memory))
-        };
+        let scratch = Entropy::scratch(self.memory).first_chunk_mut();
+        let bits = scratch
+            .filter(|_| !history)
+            .and_then(|counts| literal_bits(data, counts));
+        let is_dense = bits.map(|bits| bits >= DENSE_BITS_MIN);
         params.strategy.min_match_for(is_dense, params.window_log)
     }
 

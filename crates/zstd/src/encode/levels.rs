@@ -439,6 +439,24 @@ impl Optimal {
     pub(crate) const SAMPLE: usize = 1 << 10;
     pub(crate) const SAMPLE_FROM: usize = 8 << 10;
 
+    /// Literals after which positions are passed without a look, in a single pass over chains:
+    /// machine code has shorter ones between its short matches.
+    pub(crate) const SKIM_FROM: u32 = 512;
+
+    /// Logarithm of the distance of positions that enter after a run of literals.
+    pub(crate) fn skim_log(run: u32, short: bool) -> u32 {
+        let max = if short { 2 } else { 4 };
+        (run / Self::SKIM_FROM).max(1).ilog2().min(max)
+    }
+
+    /// Content of at least `PLAIN_MIN` bytes is plain if each takes at least so many 1/256 bits and
+    /// matches of five cover at most 1/2^6 of them. Those are looked for as after `PLAIN_RUN`
+    /// literals. The letters of base64 take 6 bits, and two passes find their line breaks.
+    pub(crate) const PLAIN_MIN: usize = 2048;
+    pub(crate) const PLAIN_BITS_MIN: u32 = 65 * BIT / 10;
+    pub(crate) const PLAIN_LOG: u32 = 6;
+    pub(crate) const PLAIN_RUN: u32 = 4 * Self::SKIM_FROM;
+
     /// Most places of a match whose chains are asked for the candidate that lies farthest back.
     pub(crate) const PLACES_MAX: u32 = 64;
     /// Hash tables of more than 2^18 entries are prefetched this many positions ahead, and the

@@ -1,16 +1,15 @@
-//! Whether a block is dense, from a sample.
+//! How dense content is, from a sample.
 
 use super::division::times_log;
-use super::levels::{DENSE_BITS_MIN, SAMPLE_STRIDE, SAMPLED_MIN};
-use crate::workspace::{Cells, Scratch};
+use super::levels::{SAMPLE_STRIDE, SAMPLED_MIN};
+use crate::workspace::Cells;
 
-/// Whether `data` is dense, as machine code and compressed data are: then short matches pay. `None`
-/// if the sample is too small.
-pub(crate) fn is_dense(data: &[u8], scratch: &mut Scratch) -> Option<bool> {
+/// About how many 1/256 bits each byte of `data` takes without matches. `None` if the sample is too
+/// small. `counts` is scratch.
+pub(crate) fn literal_bits(data: &[u8], counts: &mut [[u8; 4]; 256]) -> Option<u32> {
     if data.len() < SAMPLED_MIN {
         return None;
     }
-    let counts = scratch.first_chunk_mut::<256>()?;
     counts.fill([0; 4]);
     let mut total = 0;
     for byte in data.iter().step_by(SAMPLE_STRIDE) {
@@ -20,5 +19,5 @@ pub(crate) fn is_dense(data: &[u8], scratch: &mut Scratch) -> Option<bool> {
         total += 1;
     }
     let certain: u32 = (0..256).map(|cell| times_log(counts.at(cell))).sum();
-    Some(times_log(total).saturating_sub(certain) >= total * DENSE_BITS_MIN)
+    times_log(total).saturating_sub(certain).checked_div(total)
 }

@@ -172,6 +172,34 @@ fn c_decodes_every_period() {
     }
 }
 
+/// Most positions of noise are passed without a look: repeats of it are found nevertheless.
+#[test]
+fn repeats_in_noise_are_found() {
+    let mut workspace = Vec::new();
+    let mut random = Random(7);
+    let noise: Vec<u8> = (0..120_000).map(|_| random.next() as u8).collect();
+    for (size, gap, length) in [(14_000, 1800, 100), (110_000, 5000, 300)] {
+        let (first, rest) = noise[..size].split_at(size / 2);
+        let mut content = first.to_vec();
+        let mut saved = 0;
+        for (i, piece) in rest.chunks(gap).enumerate() {
+            content.extend(piece);
+            content.extend(&first[977 * i..][..length]);
+            saved += length - 50;
+        }
+        for level in [13, 15, 16, 19] {
+            let params = Params::for_level(level, Some(content.len() as u64));
+            let name = format!("level {level}, {size} bytes");
+            let frame = round_trip(&name, &content, &params, &mut workspace);
+            assert!(
+                frame.len() < content.len() - saved,
+                "{name}: {}",
+                frame.len()
+            );
+        }
+    }
+}
+
 #[test]
 fn header_flags_in_all_combinations() {
     let mut workspace = Vec::new();

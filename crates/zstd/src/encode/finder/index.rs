@@ -70,6 +70,21 @@ pub(crate) fn match_length(data: &[u8], at: usize, before: usize, end: usize) ->
     8 * ahead8.len() + rest.take_while(|(a, b)| a == b).count()
 }
 
+/// The eight bytes at `at` as a number, if they lie before the end of the block.
+#[inline(always)]
+pub(crate) fn word_at(block: &SearchBlock<'_>, at: usize) -> Option<u64> {
+    let bytes = block.data.get(at..block.end)?.first_chunk()?;
+    Some(u64::from_le_bytes(*bytes))
+}
+
+/// Whether the three bytes at `at`, the lowest of `word`, are those `offset` bytes before.
+#[inline(always)]
+pub(crate) fn repeats(block: &SearchBlock<'_>, at: usize, offset: u32, word: u64) -> bool {
+    offset.wrapping_sub(1) < block.window
+        && offset as usize <= at
+        && word_at(block, at - offset as usize).is_some_and(|other| (other ^ word) << 40 == 0)
+}
+
 /// Multiplier of the hashes: 2^64 divided by the golden ratio.
 pub(crate) const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -45,6 +45,12 @@ impl<'a> Candidates<'a> {
         }
     }
 
+    /// From now on, holds a single position at a time.
+    pub(super) fn narrow(&mut self) {
+        let starts = core::mem::take(&mut self.starts);
+        self.starts = starts.get_mut(..2).unwrap_or_default();
+    }
+
     /// Forgets all; the next position is `first`.
     pub(super) fn start(&mut self, first: usize) {
         self.first = first;

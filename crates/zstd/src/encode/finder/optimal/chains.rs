@@ -4,7 +4,9 @@ use super::candidates::Candidates;
 use super::parse::TAIL;
 #[cfg(feature = "arch")]
 use crate::arch::compare::prefetch;
-use crate::encode::finder::index::{PRIME, SearchBlock, match_length, read32, read64};
+use crate::encode::finder::index::{
+    PRIME, SearchBlock, match_length, read32, read64, repeats, word_at,
+};
 use crate::encode::params::Optimal;
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;
@@ -15,6 +17,8 @@ use core::hint::select_unpredictable;
 const TABLES: [(u32, u32); 5] = [(3, 1), (4, 1), (5, 0), (6, 0), (7, 0)];
 /// The last of them.
 const LAST: usize = 7;
+/// The table that is looked up in long runs of literals: of five bytes.
+const SKIMMED: usize = 2;
 /// Tables of the last index at which the bytes of a few lengths were seen, and for each index the
 /// one before it that has the same seven bytes.
 ///
@@ -159,6 +163,76 @@ impl HashChains {
         }
     }
 
+    /// Passes positions of a long run of literals, `run` so far, up to one where a match is likely:
+    /// the last offset repeats, or five bytes are found, which then are known as a long match.
+    /// Returns the position, or the end of the block.
+    ///
+    /// The longer the run, the fewer positions enter and are looked up. The distance of those that
+    /// enter is a power of two and the other one is odd: no long repeat stays unseen.
+    #[inline(never)]
+    pub(super) fn skim(
+        &mut self,
+        cells: &mut [[u8; 4]],
+        block: &SearchBlock<'_>,
+        from: usize,
+        (mut run, short): (u32, bool),
+        offset: u32,
+    ) -> usize {
+        let &SearchBlock {
+            data,
+            base,
+            window,
+            end,
+            ..
+        } = block;
+        let mut at = from;
+        let mut entry = (self.next.max(base) - base) as usize;
+        while let Some(word) = word_at(block, at) {
+            let log = Optimal::skim_log(run, short);
+            let index = base + at as u32;
+            let oldest = base.max(index.saturating_sub(window).max(1));
+            let candidate = cells.at(self.cell(SKIMMED, word));
+            let before = (candidate.wrapping_sub(base)) as usize;
+            let unlike = |other: u64| (other ^ word) << (64 - 8 * TABLES[SKIMMED].0);
+            if candidate.wrapping_sub(oldest) < index - oldest
+                && word_at(block, before).map(unlike) == Some(0)
+            {
+                let bytes = |from, to| data.get(from..to).unwrap_or_default().iter();
+                let equal = |(a, b): &(&u8, &u8)| a == b;
+                let ahead = bytes(at, end).zip(bytes(before, end));
+                let length = ahead.take_while(equal).count();
+                let behind = bytes(from, at).rev().zip(bytes(0, before).rev());
+                let back = behind.take_while(equal).count();
+                let start = index - back as u32;
+                self.within = (start, index + length as u32, index - candidate);
+                self.next = self.next.max(index);
+                return at - back;
+            }
+            while entry <= at
+                && let Some(word) = word_at(block, entry)
+            {
+                self.enter(cells, word, base + entry as u32);
+                entry += 1 << log;
+            }
+            let step = 1 << log >> 1 | 1;
+            for at in at..at + step {
+                let word = word_at(block, at);
+                if word.is_some_and(|word| repeats(block, at, offset, word)) {
+                    self.next = self.next.max(base + at as u32);
+                    return at;
+                }
+            }
+            (at, run) = (at + step, run + step as u32);
+        }
+        self.next = self.next.max(base + end as u32);
+        end
+    }
+
+    /// The index after the last match that is known as a long one.
+    pub(super) fn match_end(&self) -> u32 {
+        self.within.1
+    }
+
     /// Finds the matches of one position.
     #[inline(always)]
     fn find(
@@ -201,7 +275,9 @@ impl HashChains {
         let oldest = base.max(index.saturating_sub(window).max(1));
         // Entries of an earlier, discarded plan lie after this index.
         let is_candidate = |candidate: u32| candidate.wrapping_sub(oldest) < index - oldest;
-        let word = read64(data, at);
+        let Some(word) = word_at(block, at) else {
+            return 0;
+        };
         let seen = self.enter(cells, word, index);
         self.next = self.next.max(index + 1);
         let (mut longest, mut code) = (2, u32::MAX);

@@ -98,6 +98,7 @@ impl<'a> OptimalTables<'a> {
         let kept = &mut self.kept.rest;
         kept.chains.start_frame();
         kept.sorted_range = (0, 0);
+        kept.plain = false;
         kept.counted = (0, 0);
         kept.plan.clear();
     }

@@ -2,7 +2,7 @@
 
 use super::candidates::Candidates;
 use super::prices::{PRICED_LENGTH_MAX, Prices};
-use crate::encode::finder::index::{SearchBlock, match_length, read32};
+use crate::encode::finder::index::{SearchBlock, match_length, repeats, word_at};
 use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
 
@@ -18,7 +18,7 @@ const _: () = assert!(PRICED_LENGTH_MAX <= LENGTH_MASK);
 /// No parse reaches this node yet. Literals alone, of at most 11 bits each, are always a parse: no
 /// price comes near this.
 const NEVER: u32 = (1 << (64 - PRICE_SHIFT)) - 1;
-/// Matches do not begin in the last bytes.
+/// Matches do not begin in the last bytes, where [`word_at`] has no word.
 pub(super) const TAIL: usize = 8;
 
 /// The positions of one series.
@@ -131,8 +131,7 @@ pub(super) struct Effort {
     pub(super) sufficient: usize,
     /// Look at every position, and offer every length of every match.
     pub(super) thorough: bool,
-    /// The content is short: literals before the first match of a series are passed at once. In
-    /// longer content, prices may be set between them, which records gain from.
+    /// The content is short.
     pub(super) short: bool,
     /// A position is not searched if the next one is reached for at most this much more, unless the
     /// search is thorough.
@@ -164,8 +163,7 @@ impl PriceNodes<'_> {
     /// the last known.
     ///
     /// `fill` provides the matches of the positions starting at the given one.
-    /// [`PriceNodes::next_step`] then returns the steps. For short content, the parse is
-    /// [`StepSeries::is_empty`] if no match begins at `state`: the series begins a literal later.
+    /// [`PriceNodes::next_step`] then returns the steps.
     #[inline(never)]
     pub(super) fn series(
         &mut self,
@@ -176,9 +174,7 @@ impl PriceNodes<'_> {
         candidates: &mut Candidates<'_>,
         mut fill: impl FnMut(usize, &mut Candidates<'_>),
     ) -> StepSeries {
-        let &SearchBlock {
-            data, end, window, ..
-        } = block;
+        let &SearchBlock { data, end, .. } = block;
         let start = state.at;
         let none = prices.literal_length(0);
         let one = prices.literal_length(1);
@@ -233,10 +229,10 @@ impl PriceNodes<'_> {
             } else {
                 (run_price, run) = (longer + literal, run + 1);
             }
-            if at + TAIL > end {
+            let Some(word) = word_at(block, at) else {
                 node += 1;
                 continue;
-            }
+            };
             if !effort.thorough
                 && node < self.reach
                 && self.price(node + 1) + none <= base + effort.skip_margin
@@ -246,23 +242,14 @@ impl PriceNodes<'_> {
             }
             // Repeat offsets.
             let repeat = self.repeat(node.saturating_sub(literals as usize));
-            let offsets = if literals == 0 {
-                [repeat[1], repeat[2], repeat[0].wrapping_sub(1)]
-            } else {
-                repeat
-            };
-            let head = read32(data, at) << 8;
+            let offsets = short_offsets(repeat, literals);
             let mut longest = MATCH_MIN - 1;
             let mut longest_value = 0;
             for (offset, value) in offsets.into_iter().zip(1..) {
-                let distance = offset as usize;
-                if offset.wrapping_sub(1) >= window
-                    || distance > at
-                    || read32(data, at - distance) << 8 != head
-                {
+                if !repeats(block, at, offset, word) {
                     continue;
                 }
-                let length = match_length(data, at, at - distance, end);
+                let length = match_length(data, at, at - offset as usize, end);
                 if length > longest {
                     let to = length.min(effort.sufficient);
                     let price = base + prices.offset(offset_code(value));
@@ -298,9 +285,6 @@ impl PriceNodes<'_> {
             }
             if longest >= effort.sufficient {
                 last = Some((longest, longest_value));
-                break;
-            }
-            if effort.short && node == 0 && longest < MATCH_MIN {
                 break;
             }
             node += 1;
@@ -366,10 +350,13 @@ impl PriceNodes<'_> {
     }
 }
 
-impl StepSeries {
-    /// It leads nowhere.
-    pub(super) fn is_empty(&self) -> bool {
-        self.node == 0 && self.last.is_none()
+/// The offsets with the values 1, 2 and 3 after so many literals.
+#[inline(always)]
+pub(super) fn short_offsets(repeat: [u32; 3], literals: u32) -> [u32; 3] {
+    if literals == 0 {
+        [repeat[1], repeat[2], repeat[0].wrapping_sub(1)]
+    } else {
+        repeat
     }
 }
 

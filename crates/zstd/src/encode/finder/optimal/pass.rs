@@ -2,13 +2,14 @@
 
 use super::candidates::Candidates;
 use super::chains::HashChains;
-use super::parse::{Effort, ParsePosition, PriceNodes, StepSeries};
+use super::parse::{Effort, ParsePosition, PriceNodes, StepSeries, short_offsets};
 use super::partition::{CHUNK_LOG, Chunks};
 use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, RecordWeights, WEIGHT};
 use super::sorted::{RECORDED_MAX, Sorted};
 use super::state::UnsortedState;
-use crate::encode::finder::index::SearchBlock;
+use crate::encode::finder::index::{SearchBlock, repeats, word_at};
 use crate::encode::params::Optimal;
+use crate::encode::sample::literal_bits;
 use crate::workspace::Cells;
 
 /// A pass over a block.
@@ -21,6 +22,8 @@ struct Pass<'b> {
     again: bool,
     /// Its decisions are the plan.
     last: bool,
+    /// Long runs of literals are passed: the matches of each position are wanted once.
+    skims: bool,
 }
 
 /// The tables and state that a block is parsed with.
@@ -48,6 +51,38 @@ impl<'a> Parser<'a> {
         self.kept.chains.insert(cells, block, block.end);
     }
 
+    /// Whether content has hardly any matches.
+    #[inline(never)]
+    fn is_plain(&mut self, block: &SearchBlock<'_>) -> bool {
+        // Nothing has been counted yet.
+        let sample = self.counts.first_chunk_mut().expect("literals come first");
+        let bits = literal_bits(block.data, sample);
+        if block.data.len() < Optimal::PLAIN_MIN
+            || bits.is_some_and(|bits| bits < Optimal::PLAIN_BITS_MIN)
+        {
+            return false;
+        }
+        self.ready_chains();
+        let (cells, chains) = (self.sorted.nodes_memory(), &mut self.kept.chains);
+        let content = SearchBlock {
+            end: block.data.len(),
+            ..*block
+        };
+        let run = (Optimal::PLAIN_RUN, false);
+        let (mut at, mut matched) = (0, 0);
+        while at < content.end && matched <= content.end >> Optimal::PLAIN_LOG {
+            let found = chains.skim(cells, &content, at, run, 0);
+            if found == content.end {
+                break;
+            }
+            at = (chains.match_end() - block.base) as usize;
+            matched += at - found;
+        }
+        // The tables hold positions to come.
+        self.chains_known.put(0, 0);
+        matched <= content.end >> Optimal::PLAIN_LOG
+    }
+
     /// Makes the memory of the nodes that of the chains.
     fn ready_chains(&mut self) {
         if self.chains_known.at(0) != 1 {
@@ -62,12 +97,12 @@ impl<'a> Parser<'a> {
     #[inline(always)]
     pub(super) fn plan(&mut self, block: &SearchBlock<'_>, repeat: [u32; 3]) {
         let layout = self.kept.layout;
-        if self.kept.counted.0 == 0 {
-            let records = records(layout.window_log <= Optimal::SHORT_LOG_MAX);
-            prices::seed(self.counts, &block.data[block.start..block.end], records);
-        }
         let from = block.base + block.start as u32;
-        if block.start == 0 && block.data.len() <= layout.sorted_max() {
+        let sortable = block.start == 0 && block.data.len() <= layout.sorted_max();
+        if sortable && self.kept.counted.0 == 0 {
+            self.kept.plain = self.is_plain(block);
+        }
+        if sortable && !self.kept.plain {
             self.chains_known.put(0, 0);
             self.sorted.build(block.data);
             self.kept.sorted_range = (from, from + block.data.len() as u32);
@@ -77,10 +112,21 @@ impl<'a> Parser<'a> {
         } else if !self.kept.is_sorted(block) || self.sorted.is_recorded() {
             self.ready_chains();
         }
+        if self.kept.counted.0 == 0 {
+            let records = records(layout.window_log <= Optimal::SHORT_LOG_MAX);
+            prices::seed(self.counts, &block.data[block.start..block.end], records);
+        }
         // After a first pass, tables hold the positions to come instead of those before: they serve
         // once.
         let again = self.kept.is_sorted(block) || layout.span() >= block.end - block.start;
-        let passes = if again { layout.passes() } else { 1 };
+        let passes = if again && !self.kept.plain {
+            layout.passes()
+        } else {
+            1
+        };
+        if self.kept.plain {
+            self.candidates.narrow();
+        }
         let mut end = block.end;
         for pass in 1..=passes {
             // The first of two passes only counts.
@@ -97,6 +143,7 @@ impl<'a> Parser<'a> {
                 effort,
                 again: pass > 1,
                 last: pass == passes,
+                skims: layout.passes() == 1 || self.kept.plain,
             };
             end = self.pass(&pass, repeat);
         }
@@ -147,8 +194,9 @@ impl<'a> Parser<'a> {
                     break;
                 }
             }
+            self.pass_literals(pass, &mut state);
             let began = state.at;
-            let mut way = self.series(pass, &mut state);
+            let mut way = self.series(pass, &state);
             self.take(pass, &mut way, &mut state);
             if !pass.again {
                 self.adapt(state.at - began, &pass.effort);
@@ -200,25 +248,67 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Decides the next series of steps.
-    #[inline(always)]
-    fn series(&mut self, pass: &Pass<'_>, state: &mut ParsePosition) -> StepSeries {
+    /// Passes literals up to a position where a match begins.
+    #[inline(never)]
+    fn pass_literals(&mut self, pass: &Pass<'_>, state: &mut ParsePosition) {
+        let short = pass.effort.short;
         loop {
-            let (sorted, chains) = (&mut self.sorted, &mut self.kept.chains);
-            let way = self.nodes.series(
-                pass.block,
-                state,
-                &self.prices,
-                pass.effort,
-                &mut self.candidates,
-                |at, candidates| fill(sorted, chains, pass, at, candidates),
-            );
-            if !way.is_empty() {
-                return way;
+            if pass.skims && state.pending >= Optimal::SKIM_FROM {
+                let cells = self.sorted.nodes_memory();
+                let run = (state.pending, short);
+                let chains = &mut self.kept.chains;
+                let at = chains.skim(cells, pass.block, state.at, run, state.repeat[0]);
+                state.pending += (at - state.at) as u32;
+                state.at = at;
+            }
+            if !self.is_literal(pass, state) {
+                return;
             }
             state.at += 1;
             state.pending += 1;
+            if pass.again {
+                continue;
+            }
+            // Prices that are set between literals help records, but take long in short content.
+            if short {
+                self.kept.counted.0 += 1;
+            } else {
+                self.adapt(1, &pass.effort);
+            }
         }
+    }
+
+    /// Whether no match begins at a position.
+    #[inline(always)]
+    fn is_literal(&mut self, pass: &Pass<'_>, state: &ParsePosition) -> bool {
+        let (block, at) = (pass.block, state.at);
+        let Some(word) = word_at(block, at) else {
+            return false;
+        };
+        for offset in short_offsets(state.repeat, state.pending) {
+            if repeats(block, at, offset, word) {
+                return false;
+            }
+        }
+        if at >= self.candidates.end() {
+            let chains = &mut self.kept.chains;
+            fill(&mut self.sorted, chains, pass, at, &mut self.candidates);
+        }
+        self.candidates.range(at).is_empty()
+    }
+
+    /// Decides the next series of steps.
+    #[inline(always)]
+    fn series(&mut self, pass: &Pass<'_>, state: &ParsePosition) -> StepSeries {
+        let (sorted, chains) = (&mut self.sorted, &mut self.kept.chains);
+        self.nodes.series(
+            pass.block,
+            state,
+            &self.prices,
+            pass.effort,
+            &mut self.candidates,
+            |at, candidates| fill(sorted, chains, pass, at, candidates),
+        )
     }
 
     /// Counts the steps of a series and plans them.

@@ -27,6 +27,8 @@ pub(super) struct UnsortedState {
     pub(super) chains: HashChains,
     /// Index of the first position that is sorted, and of the first that is not.
     pub(super) sorted_range: (u32, u32),
+    /// The frame's content has hardly any matches: one pass over chains finds them.
+    pub(super) plain: bool,
     /// Bytes of the frame that have been counted, and of them those before the prices were last
     /// set.
     pub(super) counted: (usize, usize),
@@ -44,6 +46,7 @@ impl OptimalState {
                 layout,
                 chains: HashChains::new(params.hash_log, params.chain_log, params.search_log),
                 sorted_range: (0, 0),
+                plain: false,
                 counted: (0, 0),
                 plan: StepQueue::new(layout.plan_cells(), layout.steps_max()),
             },
