@@ -56,6 +56,7 @@ impl Erofs {
                 at: end.aligned(record_bytes.into()),
                 sums: Vec::new(),
             };
+            self.check_records(&header, inode)?;
             self.read_sums(&mut header, inode)?;
             return Ok(header);
         }
@@ -96,7 +97,7 @@ impl Erofs {
             ));
         }
         let algorithms = u8_at(&header, 6);
-        Ok(IndexHeader::Clusters(ClusterIndex {
+        let index = ClusterIndex {
             is_compact: inode.layout == Layout::Compact,
             advise,
             formats: [algorithms & 15, algorithms >> 4],
@@ -104,7 +105,9 @@ impl Erofs {
             tail,
             at,
             count: inode.size.div_ceil(1 << log2),
-        }))
+        };
+        self.check_index(inode, at, index.end().at.saturating_sub(at.at))?;
+        Ok(IndexHeader::Clusters(index))
     }
 
     /// The codec of this number.

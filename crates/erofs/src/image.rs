@@ -17,13 +17,15 @@ use tree::{BlockCache, BlockCounts, Cache, Error, ReadAt, Result, StoreId, to_u6
 use crate::fields::u16_at;
 use crate::index::{IndexPart, IndexedFile};
 use crate::inode::{COMPACT_BYTES, EXTENDED_BYTES, Inode, MetaAt};
-use crate::listed::ListedRanges;
+use crate::listed::OwnedRanges;
 use crate::piece::StoredCluster;
 use crate::superblock::{DeviceSlot, IN_METABOX, Superblock};
 
 /// Number of files whose headers are cached, and of parts of indexes.
 const CONTENT_SLOTS: (usize, usize) = (8, 8);
 const INDEX_SLOTS: (usize, usize) = (8, 8);
+/// Indexes of more bytes are compared with those of other files.
+const INDEX_BYTES_NOTED: u64 = 4096;
 /// Bytes of decoded clusters in the cache, unless [`Erofs::keep_decoded`] says otherwise.
 const DECODED_BYTES_KEPT: usize = 16 << 20;
 
@@ -44,7 +46,7 @@ pub(crate) struct DecodedPiece {
 ///
 /// An [`Ino`](tree::Ino) is the inode's nid. Any number of threads may read. Decoded clusters go
 /// through small caches whose memory does not grow with the image, except for about 60 bytes for
-/// each directory that is read.
+/// each directory, and for each file with an index of more than 4 KiB, that is read.
 pub struct Erofs {
     /// The image, and further devices in the order of the table.
     sources: Vec<Box<dyn ReadAt>>,
@@ -54,7 +56,8 @@ pub struct Erofs {
     pub(crate) contents: Cache<IndexedFile>,
     pub(crate) indexes: Cache<IndexPart>,
     pub(crate) pieces: BlockCache<DecodedPiece>,
-    pub(crate) listed: ListedRanges,
+    pub(crate) listed: OwnedRanges,
+    indexed: OwnedRanges,
     pub(crate) store: StoreId,
 }
 
@@ -84,7 +87,8 @@ impl Erofs {
             contents: Cache::new(contents.0, contents.1),
             indexes: Cache::new(indexes.0, indexes.1),
             pieces: BlockCache::new(DECODED_BYTES_KEPT),
-            listed: ListedRanges::default(),
+            listed: OwnedRanges::default(),
+            indexed: OwnedRanges::default(),
             store: StoreId::new(),
         };
         let root = erofs.inode(erofs.superblock.root)?;
@@ -257,6 +261,24 @@ impl Erofs {
         let result = run(&mut decoder);
         pool().push(decoder);
         result
+    }
+
+    /// Checks that a file's index is in its metadata, and, if it is long, that it is no other
+    /// file's: small images must not claim any number of extents.
+    pub(crate) fn check_index(&self, inode: &Inode, at: MetaAt, len: u64) -> Result<()> {
+        let size = match self.superblock.metabox.filter(|_| at.in_metabox) {
+            Some(nid) => self.content(nid)?.inode.size,
+            None => self.source(0)?.size()?,
+        };
+        if at.after(len).at > size {
+            let what = "file's index lies beyond the end of its metadata";
+            return Err(Error::corrupt(what, inode.at.at, len));
+        }
+        if len > INDEX_BYTES_NOTED && !self.indexed.note_index(at, len, inode.nid) {
+            let what = "file's index is also that of another file";
+            return Err(Error::corrupt(what, inode.at.at, len));
+        }
+        Ok(())
     }
 
     /// The offset in a block.

@@ -1,4 +1,4 @@
-//! Where the listings of directories are.
+//! Where the listings of directories and large indexes of files are.
 #![cfg_attr(
     not(test),
     warn(
@@ -12,14 +12,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::inode::MetaAt;
 use crate::piece::{Piece, PieceKind, StoredPlace};
 
-/// The ranges of listings, so that no two directories have the same: then a small image would list
-/// any number of names.
+/// The ranges of listings or of indexes, so that no two directories or files have the same: then a
+/// small image would list any number of names, or of extents.
 #[derive(Default)]
-pub(crate) struct ListedRanges(Mutex<BTreeMap<(u32, u64), (u64, u64)>>);
+pub(crate) struct OwnedRanges(Mutex<BTreeMap<(u32, u64), (u64, u64)>>);
 
-impl ListedRanges {
+impl OwnedRanges {
     /// Records that a directory lists a piece; returns whether no other directory does.
     pub(crate) fn note(&self, piece: &Piece, nid: u64) -> bool {
         const METABOX: u32 = 1 << 16;
@@ -35,7 +36,20 @@ impl ListedRanges {
             PieceKind::Cluster(cluster) => (of_place(cluster.place), cluster.stored_len),
             PieceKind::Fragment(offset) => ((PACKED, offset), piece.len),
         };
-        let to = from.saturating_add(len);
+        self.note_range(space, (from, from.saturating_add(len)), nid)
+    }
+
+    /// Records that the index of a file is at these bytes of metadata; returns whether no other
+    /// file's is.
+    pub(crate) fn note_index(&self, at: MetaAt, len: u64, nid: u64) -> bool {
+        self.note_range(
+            at.in_metabox.into(),
+            (at.at, at.at.saturating_add(len)),
+            nid,
+        )
+    }
+
+    fn note_range(&self, space: u32, (from, to): (u64, u64), nid: u64) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.range(..(space, to)).next_back() {
             Some((_, &(_, other))) if other == nid => true,

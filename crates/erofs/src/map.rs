@@ -22,6 +22,15 @@ const CHUNK_BITS: u16 = 0x1f;
 const CHUNK_INDEXES: u16 = 0x20;
 const CHUNK_48BIT: u16 = 0x40;
 
+/// Bytes of a chunk's address or index.
+fn chunk_entry_bytes(inode: &Inode) -> u8 {
+    if inode.chunk_format & CHUNK_INDEXES != 0 {
+        8
+    } else {
+        4
+    }
+}
+
 impl Erofs {
     /// Reads the header of a file's index.
     pub(crate) fn open_content(&self, inode: Inode) -> Result<IndexedFile> {
@@ -36,6 +45,12 @@ impl Erofs {
             return Err(Error::Unsupported(
                 "an EROFS file with chunks of an unknown format",
             ));
+        }
+        if inode.layout == Layout::Chunks {
+            let count = inode.size.div_ceil(1 << self.chunk_log2(&inode));
+            let unit = chunk_entry_bytes(&inode);
+            let at = inode.index_at.aligned(unit.into());
+            self.check_index(&inode, at, count.saturating_mul(unit.into()))?;
         }
         Ok(IndexedFile { inode, header })
     }
@@ -88,12 +103,17 @@ impl Erofs {
         })
     }
 
+    /// Logarithm of the bytes of a chunk.
+    fn chunk_log2(&self, inode: &Inode) -> u32 {
+        let block_log2 = u32::from(self.superblock.block_log2);
+        u32::from(inode.chunk_format & CHUNK_BITS).saturating_add(block_log2)
+    }
+
     fn chunk_at(&self, inode: &Inode, offset: u64) -> Result<Piece> {
-        let block_log2 = self.superblock.block_log2;
-        let log2 = u32::from(inode.chunk_format & CHUNK_BITS).saturating_add(block_log2.into());
+        let log2 = self.chunk_log2(inode);
         let number = offset >> log2;
         let has_indexes = inode.chunk_format & CHUNK_INDEXES != 0;
-        let unit = if has_indexes { 8_u8 } else { 4 };
+        let unit = chunk_entry_bytes(inode);
         let mut entry = [0; 8];
         let (entry, _) = entry.split_at_mut(unit.into());
         let skipped = number.saturating_mul(unit.into());
@@ -118,7 +138,7 @@ impl Erofs {
         } else {
             PieceKind::Plain(StoredPlace::Data {
                 device,
-                at: block << block_log2,
+                at: block << self.superblock.block_log2,
             })
         };
         Ok(Piece {

@@ -36,6 +36,29 @@ struct Record {
 }
 
 impl Erofs {
+    /// Checks that the records are in metadata, and are those of no other file.
+    pub(crate) fn check_records(&self, header: &IndexHeader, inode: &Inode) -> Result<()> {
+        let IndexHeader::Records {
+            count,
+            record_bytes,
+            cluster_log2,
+            at,
+            ..
+        } = *header
+        else {
+            return Ok(());
+        };
+        let (count, first) = match record_bytes {
+            4 => (inode.size.div_ceil(1 << cluster_log2), 8),
+            8 => (inode.size.div_ceil(1 << cluster_log2), 0),
+            _ => (count, 0),
+        };
+        let len = count
+            .saturating_mul(record_bytes.into())
+            .saturating_add(first);
+        self.check_index(inode, at, len)
+    }
+
     /// Records of 4 bytes have only lengths: sums them, so that each can be found.
     pub(crate) fn read_sums(&self, header: &mut IndexHeader, inode: &Inode) -> Result<()> {
         let IndexHeader::Records {

@@ -74,7 +74,14 @@ impl Erofs {
         let end = inode.xattrs_at.after(inode.xattr_bytes);
         let mut place = shared_at.after(shared_count.saturating_mul(SHARED_BYTES));
         while place.after(to_u64(ENTRY_BYTES)).at <= end.at {
-            place = add(self.attribute(place)?).aligned(4);
+            let mut entry = [0; ENTRY_BYTES];
+            self.read_meta(place, &mut entry)?;
+            // Room for later attributes (`--root-xattr-isize`), which Linux skips, too.
+            place = if entry == [0; ENTRY_BYTES] {
+                place.after(to_u64(ENTRY_BYTES))
+            } else {
+                add(self.attribute(place)?).aligned(4)
+            };
         }
         if place.at > end.at {
             let what = "extended attributes are longer than their inode says";

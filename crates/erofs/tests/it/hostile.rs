@@ -134,9 +134,9 @@ fn a_directory_leads_to_itself_or_to_another_ones_blocks() {
     hand.assert_finds("directory's blocks are also those of another directory");
     // One block again and again.
     let mut hand = Hand::new(4, &[(".", 0, 2), ("..", 0, 2), ("a", 8, 2)]);
-    hand.inode(8, DIR, CHUNKS, 1 << 40, 0);
+    hand.inode(8, DIR, CHUNKS, 200 * BLOCK as u64, 0);
     hand.directory(5, &[(".", 8, 2), ("..", 0, 2)]);
-    hand.put(Hand::at(10), &[5, 0, 0, 0, 5, 0, 0, 0]);
+    hand.put(Hand::at(10), &[5, 0, 0, 0].repeat(200));
     hand.assert_finds("directory's blocks are not in the order of names");
 }
 
@@ -205,6 +205,21 @@ fn indexes_lead_nowhere() {
     let mut hand = Hand::new(1, &with_file());
     hand.inode(8, FILE, COMPACT, 1 << 40, 0);
     assert!(!hand.findings().is_empty());
+}
+
+#[test]
+fn large_indexes_belong_to_one_file_each() {
+    let entries = [(".", 0, 2), ("..", 0, 2), ("a", 8, 1), ("b", 10, 1)];
+    let mut hand = Hand::new(4, &entries);
+    for nid in [8, 10] {
+        // The addresses of 2,000 chunks each, of which nearly all are the same.
+        hand.inode(nid, FILE, CHUNKS, 2000 * BLOCK as u64, 0);
+    }
+    hand.put(Hand::at(12), &[5, 0, 0, 0].repeat(2100));
+    hand.assert_finds("file's index is also that of another file");
+    let mut hand = Hand::new(4, &with_file());
+    hand.inode(8, FILE, CHUNKS, 1 << 50, 0);
+    hand.assert_finds("file's index lies beyond the end of its metadata");
 }
 
 #[test]
