@@ -35,6 +35,7 @@ const SHARES: &[(&str, u64)] = &[
     ("crates/tree", 12),
     ("crates/squashfs", 70),
     ("crates/btrfs", 20),
+    ("crates/erofs", 8),
     ("crates/sendstream", 6),
     ("crates/fuse", 2),
     ("crates/plan", 3),
