@@ -201,7 +201,8 @@ impl BlockEncoder<'_> {
             } => {
                 std::mem::swap(&mut worker.content, &mut content);
                 self.content.recycle(content);
-                let stored = self.encode(worker, len, filter, flags::FRAGMENTS_PLAIN)?;
+                let is_plain = self.options.is_plain(None, flags::FRAGMENTS_PLAIN);
+                let stored = self.encode(worker, len, filter, is_plain)?;
                 Ok(fragment(number, stored, len, files))
             }
             BlockJob::Fragment { number, tails } => {
@@ -224,7 +225,10 @@ impl BlockEncoder<'_> {
                 let filter = code.most(len);
                 let stored = match self.equal_fragment(worker, tails.first(), len) {
                     Some(stored) => stored,
-                    None => self.encode(worker, len, filter, flags::FRAGMENTS_PLAIN)?,
+                    None => {
+                        let is_plain = self.options.is_plain(None, flags::FRAGMENTS_PLAIN);
+                        self.encode(worker, len, filter, is_plain)?
+                    }
                 };
                 Ok(BlockResult::Fragment {
                     number,
@@ -284,7 +288,8 @@ impl BlockEncoder<'_> {
         } else if let Some(stored) = self.old_block(worker, (file, offset), len) {
             Some(stored)
         } else {
-            Some(self.encode(worker, len, filter, flags::DATA_PLAIN)?)
+            let is_plain = self.options.is_plain(Some(file), flags::DATA_PLAIN);
+            Some(self.encode(worker, len, filter, is_plain)?)
         };
         Ok(block(file, first, len, stored))
     }
@@ -484,20 +489,19 @@ impl BlockEncoder<'_> {
         Ok(code_filter::filter_of(&header))
     }
 
-    /// Encodes the first `len` bytes of the worker's content, unless blocks with this flag are
-    /// stored uncompressed.
+    /// Encodes the first `len` bytes of the worker's content, unless they are stored uncompressed.
     fn encode(
         &self,
         worker: &mut ThreadCodec,
         len: usize,
         filter: Filters,
-        flag: u16,
+        is_plain: bool,
     ) -> Result<EncodedBlock> {
         let mut buffer = self.content.buffer();
         let content = &worker.content[..len];
         let is_noise = |probe: &mut Probe| probe.is_noise(content);
         let smaller = match &mut worker.encoder {
-            Some(_) if self.options.plain & flag != 0 => None,
+            Some(_) if is_plain => None,
             Some(_) if worker.probe.as_mut().is_some_and(is_noise) => None,
             Some(encoder) if self.options.filter_code => {
                 encoder.compress_filtered(filter, &mut buffer[..len - 1], content)

@@ -66,10 +66,11 @@ pub(crate) struct Gather<'a> {
 
 impl<'a> Gather<'a> {
     /// Whether files can be packed as they are read: equal files must have no influence on their
-    /// order, and every file must be readable.
+    /// order, all files are packed alike, and every file must be readable.
     pub(crate) fn is_possible(options: &Options, stored_extents: bool) -> bool {
         options.fragments != Fragments::None
             && options.priorities.is_empty()
+            && options.packing.is_empty()
             && options.old.is_none()
             && !options.skip_unreadable
             && !stored_extents
@@ -142,7 +143,7 @@ impl<'a> Gather<'a> {
             && items.len() < BATCH_FILES
         {
             let size = inventory.size(file);
-            let is_packed = self.plan.is_packed(size);
+            let is_packed = self.plan.is_packed(file, size);
             let len = (size % block_bytes) as usize;
             if is_packed {
                 if used + len > room {
@@ -202,7 +203,7 @@ impl<'a> Gather<'a> {
                 }
             }
         }
-        let place = self.packer.place(part.len as u64);
+        let place = self.packer.place(0, part.len as u64);
         if place.offset == 0 {
             self.close();
             self.number = place.fragment;

@@ -90,8 +90,11 @@ impl<'a> ImageWriter<'a> {
     }
 
     /// Appends zeros, so that the data of a file or a fragment block can begin.
-    pub(crate) fn align(&mut self) -> Result<()> {
-        self.put_zeros(self.aligned(self.at) - self.at)
+    pub(crate) fn align(&mut self, file: Option<FileId>) -> Result<()> {
+        let packing = file.and_then(|file| self.options.packing.get(&file));
+        let align_bytes = packing.and_then(|packing| packing.align_bytes).unwrap_or(1);
+        let at = self.at.next_multiple_of(align_bytes.into());
+        self.put_zeros(self.aligned(at) - self.at)
     }
 
     fn put_zeros(&mut self, bytes: u64) -> Result<()> {

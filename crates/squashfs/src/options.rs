@@ -1,7 +1,10 @@
 //! Options for creating an image, and the summary of the result.
 
+use std::collections::HashMap;
+
 use codec::{Encoder, Settings};
-use tree::{Error, ImageSummary, OldImage, Result, Time, Verify, setters};
+use tree::edit::PackingChoice;
+use tree::{Error, FileId, ImageSummary, OldImage, Result, Time, Verify, setters};
 
 use crate::raw::flags;
 use crate::read::Squashfs;
@@ -72,6 +75,8 @@ pub struct Options {
     /// For each file of the inventory, its sort priority: data with higher numbers is stored first,
     /// equal numbers in the order of names. Empty to store everything in the order of names.
     pub priorities: Vec<i16>,
+    /// The files that are stored in another way than the others.
+    pub packing: HashMap<FileId, PackingChoice>,
     /// Whether to pad the image with zeros.
     pub padding: bool,
     /// The padded image has a multiple of this many bytes.
@@ -119,6 +124,7 @@ impl Default for Options {
             epoch: None,
             sparse_max: 1 << 40,
             priorities: Vec::new(),
+            packing: HashMap::new(),
             padding: true,
             pad_bytes: 4096,
             align_bytes: 1,
@@ -145,6 +151,7 @@ setters!(Options {
     epoch: impl Into<Option<i64>>,
     sparse_max: u64,
     priorities: Vec<i16>,
+    packing: HashMap<FileId, PackingChoice>,
     padding: bool,
     pad_bytes: u32,
     align_bytes: u32,
@@ -181,6 +188,13 @@ impl Options {
             .fragments(fragments)
             .duplicates(has(flags::DUPLICATES))
             .exportable(has(flags::EXPORTABLE)))
+    }
+
+    /// Whether blocks of a file with this flag are stored uncompressed.
+    pub(crate) fn is_plain(&self, file: Option<FileId>, flag: u16) -> bool {
+        let packing = file.and_then(|file| self.packing.get(&file));
+        let choice = packing.and_then(|packing| packing.plain);
+        choice.unwrap_or(self.plain & flag != 0)
     }
 
     /// A modification time as far as the epoch allows it.

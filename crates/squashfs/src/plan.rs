@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use codec::{Algorithm, Filters};
+use tree::edit::PackingChoice;
 use tree::{
     BlockEncoding, Duplicates, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind,
     Inventory, Lost, Result,
@@ -10,6 +11,7 @@ use tree::{
 
 use crate::inode::TailPosition;
 use crate::options::{Fragments, Options};
+use crate::raw::flags;
 use crate::reuse::{OldFragment, OldTails};
 use crate::tail_packer::TailPacker;
 
@@ -26,6 +28,9 @@ pub(crate) struct DataLayout {
     block_bytes: u64,
     /// Which tails are packed.
     packing: Fragments,
+    /// The files that are stored in another way, and whether fragment blocks are uncompressed.
+    exceptions: HashMap<FileId, PackingChoice>,
+    has_plain_fragments: bool,
     /// The algorithm of data that is copied from the source as it is stored, if it forms a block of
     /// this image.
     keep: Option<Algorithm>,
@@ -183,6 +188,8 @@ impl DataLayout {
             places: vec![NOWHERE; inventory.file_count() as usize],
             block_bytes,
             packing: options.fragments,
+            exceptions: options.packing.clone(),
+            has_plain_fragments: options.is_plain(None, flags::FRAGMENTS_PLAIN),
             shows: inventory
                 .files()
                 .map(|file| duplicates.original(file).unwrap_or(file))
@@ -225,17 +232,27 @@ impl DataLayout {
     }
 
     /// Whether the tail of a file of this size goes into a fragment.
-    pub(crate) fn is_packed(&self, size: u64) -> bool {
-        match self.packing {
-            Fragments::None => false,
-            Fragments::SmallFiles => size < self.block_bytes,
-            Fragments::Always => !size.is_multiple_of(self.block_bytes),
+    pub(crate) fn is_packed(&self, file: FileId, size: u64) -> bool {
+        let (mut is_packed, mut has_tail) = match self.packing {
+            Fragments::None => (false, false),
+            Fragments::SmallFiles => (true, false),
+            Fragments::Always => (true, true),
+        };
+        if let Some(exception) = self.exceptions.get(&file) {
+            is_packed = exception.fragments.unwrap_or(is_packed);
+            has_tail = exception.tails.unwrap_or(has_tail);
+            // As in squashfs-tools, a file that is aligned, or compressed unlike the fragments, is
+            // not in them.
+            is_packed &= exception.align_bytes.is_none()
+                && (exception.plain).is_none_or(|plain| plain == self.has_plain_fragments);
         }
+        is_packed
+            && (size < self.block_bytes || (has_tail && !size.is_multiple_of(self.block_bytes)))
     }
 
     /// The files whose tails go into fragments, and the other ones, in order.
     pub(crate) fn packed_and_others(&self, inventory: &Inventory) -> (Vec<FileId>, Vec<FileId>) {
-        let is_packed = |file: &FileId| self.is_packed(inventory.size(*file));
+        let is_packed = |file: &FileId| self.is_packed(*file, inventory.size(*file));
         self.files.iter().partition(|file| is_packed(file))
     }
 
@@ -265,11 +282,13 @@ impl DataLayout {
         // The number of each fragment of the old image, and the last file with a tail in it.
         let mut old_numbers = vec![None; old.fragments.len()];
         let mut packer = TailPacker::new(self.block_bytes);
-        let (mut tails, mut open) = (Vec::new(), 0);
+        // For each group of files, the number of the block that is being filled, and its tails.
+        let mut open: Vec<(u32, Vec<FileId>)> = Vec::new();
+        let mut groups: HashMap<Box<[u8]>, usize> = HashMap::new();
         for index in 0..self.files.len() {
             let file = self.files[index];
             let size = inventory.size(file);
-            if !self.is_packed(size) {
+            if !self.is_packed(file, size) {
                 continue;
             }
             let in_source = match old.of(file) {
@@ -306,23 +325,36 @@ impl DataLayout {
                     offset: begin as u32,
                 }
             } else {
-                let position = packer.place(size % self.block_bytes);
-                if position.offset == 0 {
-                    self.end_fragment(open, std::mem::take(&mut tails), index);
-                    open = position.fragment;
+                let exception = self.exceptions.get(&file);
+                let group = exception.and_then(|exception| exception.group.clone());
+                let next = groups.len() + 1;
+                let group = group.map_or(0, |name| *groups.entry(name).or_insert(next));
+                let position = packer.place(group, size % self.block_bytes);
+                if open.len() <= group {
+                    open.resize_with(group + 1, Default::default);
                 }
-                tails.push(file);
+                if position.offset == 0 {
+                    let begun = (position.fragment, Vec::new());
+                    let (number, tails) = std::mem::replace(&mut open[group], begun);
+                    self.end_fragment(number, tails, index);
+                }
+                open[group].1.push(file);
                 position
             };
             self.place(file, position);
         }
-        self.end_fragment(open, tails, self.files.len());
+        for (number, tails) in open {
+            self.end_fragment(number, tails, self.files.len());
+        }
         for (&content, place) in old.fragments.iter().zip(old_numbers) {
             let Some((number, last)) = place else {
                 continue;
             };
             // As if it ended because the next tail did not fit.
-            let is_packed = |&index: &usize| self.is_packed(inventory.size(self.files[index]));
+            let is_packed = |&index: &usize| {
+                let file = self.files[index];
+                self.is_packed(file, inventory.size(file))
+            };
             let next = (last + 1..self.files.len()).find(is_packed);
             self.fragments.push(PlannedFragment {
                 number,
@@ -348,7 +380,7 @@ impl DataLayout {
         }
         for &file in &self.files {
             let size = inventory.size(file);
-            if self.is_packed(size)
+            if self.is_packed(file, size)
                 && old.of(file).is_none()
                 && let Some((_, id, begin)) = self.source_tail(inventory, options, file)?
             {

@@ -7,9 +7,9 @@ pub(crate) struct TailPacker {
     block_bytes: u64,
     /// The number of the next fragment block.
     next: u32,
-    /// The number of the block that is being filled, and the bytes used of it.
-    open: u32,
-    used: u64,
+    /// For each group of files, the number of the block that is being filled, and the bytes used of
+    /// it.
+    open: Vec<(u32, u64)>,
 }
 
 impl TailPacker {
@@ -17,8 +17,7 @@ impl TailPacker {
         TailPacker {
             block_bytes,
             next: 0,
-            open: 0,
-            used: block_bytes,
+            open: Vec::new(),
         }
     }
 
@@ -28,16 +27,20 @@ impl TailPacker {
         self.next - 1
     }
 
-    /// The position of a tail of 1 byte or more. At offset 0 it begins a block, and the one before
-    /// ends.
-    pub(crate) fn place(&mut self, len: u64) -> TailPosition {
-        if self.used + len > self.block_bytes {
-            (self.open, self.used) = (self.number(), 0);
+    /// The position of a tail of 1 byte or more in the blocks of a group. At offset 0 it begins a
+    /// block, and the one before ends.
+    pub(crate) fn place(&mut self, group: usize, len: u64) -> TailPosition {
+        if self.open.len() <= group {
+            self.open.resize(group + 1, (0, self.block_bytes));
         }
-        let offset = self.used as u32;
-        self.used += len;
+        if self.open[group].1 + len > self.block_bytes {
+            self.open[group] = (self.number(), 0);
+        }
+        let (fragment, used) = &mut self.open[group];
+        let offset = *used as u32;
+        *used += len;
         TailPosition {
-            fragment: self.open,
+            fragment: *fragment,
             offset,
         }
     }

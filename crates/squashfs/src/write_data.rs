@@ -197,7 +197,7 @@ impl ImageWriter<'_> {
         {
             if first {
                 *mark = Some(self.mark(data, file));
-                self.align()?;
+                self.align(Some(file))?;
                 data.begin(file, self.at);
             } else if self.lost.has(file) {
                 return Ok(());
@@ -233,7 +233,7 @@ impl ImageWriter<'_> {
                 files,
                 lost,
             } => {
-                self.align()?;
+                self.align(None)?;
                 *data.fragment(number) = self.fragment_entry(stored.word());
                 self.take(stored, work, progress)?;
                 for (file, error) in lost {

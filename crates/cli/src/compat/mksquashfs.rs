@@ -169,7 +169,7 @@ fn action_file(request: &mut ImageRequest, value: &OsStr) -> Result<()> {
 }
 
 const UNKNOWN_ACTION: &str = "the action is wrong or not supported";
-const ACTIONS: &str = "exclude, prune, empty, chmod, uid, gid, guid; with the tests name, pathname, subpathname, filesize, uid, gid, depth, `_range`, user, group, type, perm, true, false";
+const ACTIONS: &str = "without `move`; without the tests file, inode, size, tailsize, dirsize, blocks, fileblocks and dirblocks; those of data not when appending; files of pseudo definitions stay as they are";
 const NO_LOG: &str = "as `-action`, without the log";
 
 type Row = OptionRow<ImageRequest>;
@@ -178,6 +178,18 @@ const BOUNDED: &str = "memory is bounded without it";
 const MODE: &str = "without `u`, `g` and `o` as permissions";
 const WHOLE: &str = "an image is replaced whole, when the new one is complete";
 const HELP: &str = "`-help` lists all options";
+
+/// An option with a value of the codec.
+macro_rules! codec_row {
+    ($name:literal, $value:literal) => {
+        Row::with(&[$name], $value, |request, value| {
+            request
+                .codec_options
+                .push(($name, words(value)?.to_owned()));
+            Ok(())
+        })
+    };
+}
 
 /// The options of `mksquashfs`, and of `sqfstar` but for [`NOT_IN_SQFSTAR`].
 #[rustfmt::skip] // A row for each option.
@@ -204,25 +216,14 @@ pub(super) const ROWS: &[Row] = &[
         use squashfs_flags::{DATA_PLAIN, FRAGMENTS_PLAIN, IDS_PLAIN, INODES_PLAIN, XATTRS_PLAIN};
         request.plain = INODES_PLAIN | IDS_PLAIN | DATA_PLAIN | FRAGMENTS_PLAIN | XATTRS_PLAIN;
     }),
-    Row::with(&["-Xcompression-level"], "LEVEL", |request, value| {
-        request.codec_options.push(("-Xcompression-level", words(value)?.to_owned()));
-        Ok(())
-    }).noted("of gzip, lzo and zstd; without negative levels of zstd"),
+    codec_row!("-Xcompression-level", "LEVEL")
+        .noted("of gzip, lzo and zstd; without negative levels of zstd"),
     Row::flag(&["-Xhc"], |request| request.codec_options.push(("-Xhc", String::new()))),
-    Row::with(&["-Xbcj"], "FILTERS", |request, value| {
-        request.codec_options.push(("-Xbcj", words(value)?.to_owned()));
-        Ok(())
-    }),
-    Row::with(&["-Xdict-size"], "SIZE", |request, value| {
-        request.codec_options.push(("-Xdict-size", words(value)?.to_owned()));
-        Ok(())
-    }),
-    Row::with(&["-Xalgorithm"], "NAME", |request, value| {
-        request.codec_options.push(("-Xalgorithm", words(value)?.to_owned()));
-        Ok(())
-    }).noted("lzo1x_1 and lzo1x_999"),
-    Row::refused(&["-Xwindow-size"], "SIZE", "gzip has the window of 32 KiB"),
-    Row::refused(&["-Xstrategy"], "NAMES", "gzip has one strategy"),
+    codec_row!("-Xbcj", "FILTERS"),
+    codec_row!("-Xdict-size", "SIZE"),
+    codec_row!("-Xalgorithm", "NAME").noted("lzo1x_1_11 to lzo1x_1_15 are lzo1x_1"),
+    Row::accepted(&["-Xwindow-size"], "SIZE", "Linux has the window of 32 KiB for every image"),
+    Row::accepted(&["-Xstrategy"], "NAMES", "gzip has one strategy: only sizes differ"),
     // Building.
     Row::flag(&["-tar"], |request| request.sources.is_tar = true)
         .noted("also of a compressed archive"),
@@ -256,7 +257,7 @@ pub(super) const ROWS: &[Row] = &[
         mkfs_time(request, value)?;
         all_time(request, value)
     }).noted("without `inode`"),
-    Row::refused(&["-not-reproducible"], "", "every image is reproducible"),
+    Row::accepted(&["-not-reproducible"], "", "every image is reproducible"),
     // Permissions.
     Row::flag(&["-all-root", "-root-owned"], |request| {
         (request.edits.uid, request.edits.gid) = (Some(0), Some(0));
@@ -419,35 +420,13 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// Options that `sqfstar` does not have.
+#[rustfmt::skip] // Many names.
 const NOT_IN_SQFSTAR: &[&str] = &[
-    "-tar",
-    "-no-strip",
-    "-cpiostyle",
-    "-cpiostyle0",
-    "-no-exports",
-    "-keep-as-directory",
-    "-sort",
-    "-e",
-    "-wildcards",
-    "-max-depth",
-    "-one-file-system",
-    "-one-file-system-x",
-    "-single-reader",
-    "-small-readers",
-    "-block-readers",
-    "-noappend",
-    "-root-becomes",
-    "-no-recovery",
-    "-recovery-path",
-    "-recover",
-    "-action",
-    "-log-action",
-    "-true-action",
-    "-false-action",
-    "-action-file",
-    "-log-action-file",
-    "-true-action-file",
-    "-false-action-file",
+    "-tar", "-no-strip", "-cpiostyle", "-cpiostyle0", "-no-exports", "-keep-as-directory", "-sort",
+    "-e", "-wildcards", "-max-depth", "-one-file-system", "-one-file-system-x", "-single-reader",
+    "-small-readers", "-block-readers", "-noappend", "-root-becomes", "-no-recovery",
+    "-recovery-path", "-recover", "-action", "-log-action", "-true-action", "-false-action",
+    "-action-file", "-log-action-file", "-true-action-file", "-false-action-file",
 ];
 
 /// Options that only `sqfstar` has.
@@ -571,8 +550,10 @@ impl ImageRequest {
                 ("-Xhc", _) => level = ":hc".to_owned(),
                 ("-Xdict-size", size) => dictionary = Some(size),
                 ("-Xalgorithm", "lzo1x_999") => {}
-                ("-Xalgorithm", "lzo1x_1") => level = ":1".to_owned(),
-                ("-Xalgorithm", other) => bail!("-Xalgorithm {other} is not supported"),
+                ("-Xalgorithm", "lzo1x_1" | "lzo1x_1_11" | "lzo1x_1_12" | "lzo1x_1_15") => {
+                    level = ":1".to_owned();
+                }
+                ("-Xalgorithm", other) => bail!("-Xalgorithm {other} is unknown"),
                 (_, value) => level = format!(":{}", value.replace(',', ":")),
             }
         }
@@ -709,6 +690,11 @@ fn make(mut request: ImageRequest, gathered: Gathered, dst: &Path) -> Result<Exi
         tell("appending: the image keeps its compression, block size and fragments");
         let added = Edited::new(Arc::clone(tree.tree()), edits.take().unwrap_or_default());
         let added = added.context("read the sources")?;
+        if !added.packing().is_empty() {
+            bail!(
+                "actions on fragments, compression and alignment are not supported when appending"
+            );
+        }
         for (path, why) in added.ignored() {
             tell(&format!("{}: {why}", text::of_path(path)));
         }

@@ -1,14 +1,14 @@
 //! A copy whose source is known.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tree::edit::{Edited, Edits, Selection};
+use tree::edit::{Edited, Edits, PackingChoice, Selection};
 use tree::rescue::{Loss, Rescue};
-use tree::{FileKind, FileSystem, Inventory, Output};
+use tree::{FileId, FileKind, FileSystem, Inventory, Output};
 
 use super::format::{Format, is_stream};
 use super::options::CopyOptions;
@@ -126,6 +126,17 @@ impl<'a> CopyJob<'a> {
     /// The additions that were not made, and why.
     pub fn ignored_additions(&self) -> &[(Box<[u8]>, &'static str)] {
         self.edited.map_or(&[], Edited::ignored)
+    }
+
+    /// The files for which actions choose how a SquashFS image stores them.
+    pub(super) fn packing(&self) -> HashMap<FileId, PackingChoice> {
+        let packing = self.edited.map(Edited::packing);
+        let Some(packing) = packing.filter(|packing| !packing.is_empty()) else {
+            return HashMap::new();
+        };
+        let files = self.inventory.files();
+        let choice = |file| Some((file, packing.get(&self.inventory.ino(file))?.clone()));
+        files.filter_map(choice).collect()
     }
 
     /// A verb and the destination, for errors.

@@ -30,6 +30,7 @@ pub(super) fn write(
         .mkfs_time(mkfs_time)
         .epoch(all.epoch)
         .priorities(priorities.map_or(Vec::new(), |list| list.of(inventory)))
+        .packing(job.packing())
         .keep_blocks(!all.recompress)
         .old(reuse::squashfs(job, warn)?)
         .skip_unreadable(all.skips())

@@ -241,6 +241,14 @@ pub struct Xattr {
     pub value: Box<[u8]>,
 }
 
+impl Xattr {
+    /// Whether Linux lets files of this type have it: the namespace `user` is for regular files and
+    /// directories.
+    pub(crate) fn fits(&self, kind: FileKind) -> bool {
+        matches!(kind, FileKind::Regular | FileKind::Directory) || !self.name.starts_with(b"user.")
+    }
+}
+
 /// How a compressed extent is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Encoding {

@@ -33,7 +33,8 @@ const COMPRESSION: &[Case] = &[
     ("", "mksquashfs d IMG -b 65536 -Xcompression-level 3"),
     ("", "mksquashfs d IMG -Xcompression-level 5 -comp lzo"),
     ("", "mksquashfs d IMG -comp lzo -Xalgorithm lzo1x_1"),
-    ("r", "mksquashfs d IMG -comp lzo -Xalgorithm lzo1x_1_11"),
+    ("", "mksquashfs d IMG -comp lzo -Xalgorithm lzo1x_1_11"),
+    ("", "mksquashfs d IMG -comp lzo -Xalgorithm lzo1x_2"),
     ("", "mksquashfs d IMG -comp lz4 -Xhc"),
     (
         "",
@@ -44,8 +45,8 @@ const COMPRESSION: &[Case] = &[
     ("", "mksquashfs d IMG -Xhc"),
     ("", "mksquashfs d IMG -comp nonsense"),
     ("", "mksquashfs d IMG -b 3000"),
-    ("r", "mksquashfs d IMG -Xwindow-size 12"),
-    ("r", "mksquashfs d IMG -Xstrategy fixed"),
+    ("", "mksquashfs d IMG -Xwindow-size 12"),
+    ("", "mksquashfs d IMG -Xstrategy fixed,default"),
     ("", "mksquashfs d IMG -noI -noId -noD -noF -noX"),
     (
         "",
@@ -117,6 +118,7 @@ const APPENDING: &[Case] = &[
     ),
     ("ir", "mksquashfs d IMG -offset 4096"),
     ("ir", "mksquashfs d IMG -action nonsense@true"),
+    ("ir", "mksquashfs d IMG -action uncompressed@true"),
 ];
 
 const ACTIONS: &[Case] = &[
@@ -137,8 +139,49 @@ const ACTIONS: &[Case] = &[
     ("", "mksquashfs d IMG -log-action-file actions"),
     ("", "mksquashfs d IMG -true-action-file actions"),
     ("", "mksquashfs d IMG -false-action-file actions"),
-    ("r", "mksquashfs d IMG -action fragment(x)@true"),
-    ("r", "mksquashfs d IMG -action prune@exists"),
+    (
+        "",
+        "mksquashfs d IMG -action 'prune @ type(l) && ! exists' -e f",
+    ),
+    ("", "mksquashfs d IMG -action 'prune @ type(l) && exists'"),
+    (
+        "",
+        "mksquashfs d IMG -action 'prune@type(l)&&readlink(\"name(f) && depth(1)\")'",
+    ),
+    (
+        "",
+        "mksquashfs d IMG -action 'prune@readlink(filesize(<4))' -action noop@true",
+    ),
+    ("", "mksquashfs d IMG -action prune@type(l)&&!absolute"),
+    (
+        "",
+        "mksquashfs d IMG -action 'prune@eval(.., \"name(b)\")||eval(b,true)||eval(../x,true)'",
+    ),
+    (
+        "",
+        "mksquashfs d IMG -action 'prune@type(f)&&eval(/a/b,type(d))'",
+    ),
+    (
+        "",
+        "mksquashfs d IMG -action 'prune@nlink(2)&&type(f)||dircount(<1)||dircount_range(2,2)'",
+    ),
+    ("", "mksquashfs d IMG -action 'exclude@exists'"),
+    (
+        "",
+        "mksquashfs d IMG -action 'exclude@nlink_range(2,3)&&type(f)'",
+    ),
+    (
+        "nx",
+        "mksquashfs d IMG -action xattrs-exclude(^user)@name(f)",
+    ),
+    (
+        "nx",
+        "mksquashfs d IMG -action 'xattrs-include(two)@type(d)' -action 'xattrs-add(user.two=0x32)@true'",
+    ),
+    ("r", "mksquashfs d IMG -action move(a)@true"),
+    ("r", "mksquashfs d IMG -action prune@file(text)"),
+    ("", "mksquashfs d IMG -action 'fragment()@true'"),
+    ("n", "mksquashfs d IMG -action align(100)@true"),
     ("", "mksquashfs d IMG -action prune@nonsense"),
 ];
 
@@ -165,7 +208,7 @@ const TIMES: &[Case] = &[
     ("", "SOURCE_DATE_EPOCH=2000000 mksquashfs d IMG -all-time 5"),
     ("", "SOURCE_DATE_EPOCH=x mksquashfs d IMG"),
     ("", "mksquashfs d IMG -reproducible"),
-    ("r", "mksquashfs d IMG -not-reproducible"),
+    ("", "mksquashfs d IMG -not-reproducible"),
 ];
 
 const PERMISSIONS: &[Case] = &[
@@ -751,6 +794,76 @@ fn appending() {
 #[test]
 fn actions() {
     try_all(ACTIONS);
+}
+
+/// The blocks of each file as `rdsquashfs` shows them: how many there are, which are compressed,
+/// whether they are aligned, and which small files share a fragment: squashfs-tools keep the tails
+/// of larger ones apart.
+fn layout(rdsquashfs: &Tool, image: &Path, is_aligned: bool) -> Vec<String> {
+    let mut fragments: [Vec<String>; 2] = Default::default();
+    let files = ["b1", "b2", "s1", "s2", "s3", "s4", "s5"].map(|name| {
+        let out = run(rdsquashfs.command().args(["-s", name]).arg(image)).stdout;
+        let out = String::from_utf8_lossy(&out).into_owned();
+        let field = |name: &str| {
+            let line = out.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        let known = &mut fragments[usize::from(name.starts_with('b'))];
+        let index = Some(field("Fragment index:")).filter(|index| index != "0xFFFFFFFF");
+        let fragment = index.map(|index| {
+            let found = known.iter().position(|it| *it == index);
+            found.unwrap_or_else(|| {
+                known.push(index);
+                known.len() - 1
+            })
+        });
+        let start: u64 = field("Blocks start:").parse().unwrap_or_default();
+        let marks = [out.matches("(compressed)"), out.matches("(uncompressed)")];
+        let marks = marks.map(Iterator::count);
+        let is_placed = !is_aligned || marks == [0, 0] || start.is_multiple_of(4096);
+        format!("{name}: fragment {fragment:?}, blocks {marks:?}, placed {is_placed}")
+    });
+    files.into()
+}
+
+#[test]
+fn actions_choose_how_files_are_stored() {
+    let (Some(rdsquashfs), Some(program)) = (tool("rdsquashfs"), newer_tool("mksquashfs")) else {
+        return;
+    };
+    let dir = fixture();
+    fs::create_dir(dir.join("s")).unwrap();
+    for (name, len) in [("b1", 6 * 0x20000 + 1000), ("b2", 5 * 0x20000 + 2000)] {
+        let text: String = (0..100_000)
+            .map(|line| format!("{name} {line}\n"))
+            .collect();
+        fs::write(dir.join("s").join(name), &text[..len]).unwrap();
+    }
+    for name in ["s1", "s2", "s3", "s4", "s5"] {
+        fs::write(dir.join("s").join(name), format!("{name} ").repeat(5000)).unwrap();
+    }
+    for words in [
+        "-action fragment(x)@name(s[13])",
+        "-action fragment(x)@name(s1) -action fragment(y)@name(s*) -action fragment(z)@name(b*) -tailends",
+        "-action no-fragments@name(s2)",
+        "-no-fragments -action fragments@name(s[24])",
+        "-no-fragments -action fragment(x)@name(s1)",
+        "-action tailend@name(b1)",
+        "-action always-use-fragments@name(b1) -action no-fragments@name(b1)",
+        "-tailends -action no-tailend@name(b1)",
+        "-action uncompressed@name(s1)||name(b1)",
+        "-action uncompressed@name(b1) -action tailend@true -action compressed@name(b1)",
+        "-noD -noF -action compressed@name(s1)||name(b1)",
+        "-tailends -action align(4K)@name(?1)",
+    ] {
+        let line = Line::of(&format!("mksquashfs s IMG -noappend {words}"));
+        let theirs = line.run(program.command(), dir.path(), "theirs.sqfs");
+        let ours = line.run(crate::restow(["mksquashfs"]), dir.path(), "ours.sqfs");
+        assert!(theirs.status.success() && ours.status.success(), "{words}");
+        let [theirs, ours] = ["theirs.sqfs", "ours.sqfs"]
+            .map(|image| layout(&rdsquashfs, &dir.join(image), words.contains("align")));
+        assert_eq!(ours, theirs, "{words}");
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Actions on files that pass a test, in the language of mksquashfs.
 
+use super::list::xattr;
 use super::mode::ModeChange;
-use super::pattern::names;
+use super::pattern::{PatternSyntax, Patterns, names};
 use super::regex::NameExpression;
-use crate::fs::{FileKind, Metadata};
-use crate::{Error, HostIds, Result};
+use crate::fs::{ByPath, FileKind, FileSystem, Ino, Metadata, Xattr};
+use crate::{Error, HostIds, Result, to_u64};
 
 /// Parentheses and negations in each other.
 const DEPTH_MAX: usize = 64;
@@ -29,6 +30,51 @@ pub(super) enum Effect {
     Mode(ModeChange),
     /// Changes owner and group.
     Owner(Option<u32>, Option<u32>),
+    /// Chooses how data is stored.
+    Pack(PackingChoice),
+    /// Leaves out the extended attributes with such names, or, with the flag, all others.
+    FilterXattrs(Patterns, bool),
+    /// Adds an extended attribute.
+    AddXattr(Xattr),
+    /// Does nothing.
+    Nothing,
+}
+
+/// How the data of a file is stored in a SquashFS image, where it differs from the other files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PackingChoice {
+    /// Whether it may share blocks.
+    pub fragments: Option<bool>,
+    /// Whether its tail after the last full block may share one.
+    pub tails: Option<bool>,
+    /// It shares blocks with the files of this group alone.
+    pub group: Option<Box<[u8]>>,
+    /// Whether it is stored uncompressed.
+    pub plain: Option<bool>,
+    /// Its blocks begin at a multiple of this power of two.
+    pub align_bytes: Option<u32>,
+}
+
+impl PackingChoice {
+    /// Takes over what `other` sets; as in mksquashfs, the first group counts.
+    pub(super) fn change(&mut self, other: &PackingChoice) {
+        let other = other.clone();
+        self.fragments = other.fragments.or(self.fragments);
+        self.tails = other.tails.or(self.tails);
+        self.group = self.group.take().or(other.group);
+        self.plain = other.plain.or(self.plain);
+        self.align_bytes = other.align_bytes.or(self.align_bytes);
+    }
+}
+
+/// A file that is tested.
+pub(super) struct Subject<'a> {
+    /// The tree in its present state.
+    pub(super) tree: &'a dyn FileSystem,
+    pub(super) ino: Ino,
+    pub(super) path: &'a [u8],
+    pub(super) metadata: &'a Metadata,
 }
 
 #[derive(Debug)]
@@ -45,6 +91,14 @@ enum Test {
     Kind(FileKind),
     /// These bits: exactly, all (`-`) or any (`/`).
     Permissions(u8, u16),
+    /// Not a symbolic link, or one that leads to a file of the tree.
+    Exists,
+    /// A symbolic link with an absolute target.
+    Absolute,
+    /// The file to which a symbolic link leads passes, or the file itself, if it is none.
+    Target(Box<Test>),
+    /// The file at a path passes, which begins at the file itself unless it is absolute.
+    At(Box<[u8]>, Box<Test>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +107,8 @@ enum Number {
     Uid,
     Gid,
     Depth,
+    Links,
+    DirCount,
 }
 
 /// The words of an action that are not parsed yet.
@@ -60,17 +116,21 @@ struct Words<'a> {
     rest: &'a [u8],
     ids: HostIds,
     depth: usize,
+    /// Whether a test looks at other files.
+    needs_tree: bool,
 }
+
+/// The alignment of a file in bytes, at most.
+const ALIGN_MAX: u64 = 64 << 20;
 
 const fn wrong<T>(why: &'static str) -> Result<T> {
     Err(Error::InvalidInput(why))
 }
 
 impl Action {
-    /// Parses an action such as `chmod(go-w)@type(f) && ! name(*.sh)`. Supported are the actions
-    /// `exclude`, `prune`, `empty`, `chmod`, `uid`, `gid` and `guid`, and the tests `name`,
-    /// `pathname`, `subpathname`, `filesize`, `uid`, `gid`, `depth` (each also with `_range`),
-    /// `user`, `group`, `type`, `perm`, `true` and `false`. Operators have no precedence.
+    /// Parses an action such as `chmod(go-w)@type(f) && ! name(*.sh)`. Supported are all actions
+    /// of squashfs-tools 4.7.5, and all tests but `file`, `inode`, and those of sizes other than
+    /// `filesize`. Operators have no precedence.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for other actions and tests, and for faults.
@@ -79,6 +139,7 @@ impl Action {
             rest: given,
             ids: HostIds::default(),
             depth: 0,
+            needs_tree: false,
         };
         let effect = words.effect()?;
         if !words.take(b"@") {
@@ -87,6 +148,9 @@ impl Action {
         let test = words.tests()?;
         if !words.rest.trim_ascii().is_empty() {
             return wrong("an action has words behind its test");
+        }
+        if words.needs_tree && matches!(effect, Effect::Exclude) {
+            return wrong("exclude has no test of other files: prune has");
         }
         Ok(Action { effect, test })
     }
@@ -113,20 +177,28 @@ impl Action {
     }
 
     /// Whether the action is for a file.
-    pub(super) fn is_for(&self, path: &[u8], metadata: &Metadata) -> bool {
-        self.test.passes(&names(path), metadata)
+    ///
+    /// # Errors
+    /// The tree cannot be read.
+    pub(super) fn is_for(&self, subject: &Subject<'_>) -> Result<bool> {
+        self.test.passes(subject)
     }
 }
 
 impl Test {
-    fn passes(&self, path: &[&[u8]], metadata: &Metadata) -> bool {
-        match self {
+    fn passes(&self, subject: &Subject<'_>) -> Result<bool> {
+        let metadata = subject.metadata;
+        let is_link = metadata.kind == FileKind::Symlink;
+        Ok(match self {
             Test::Constant(passes) => *passes,
-            Test::Not(test) => !test.passes(path, metadata),
-            Test::And(one, other) => one.passes(path, metadata) && other.passes(path, metadata),
-            Test::Or(one, other) => one.passes(path, metadata) || other.passes(path, metadata),
-            Test::Name(name) => path.last().is_some_and(|last| name.matches(last)),
+            Test::Not(test) => !test.passes(subject)?,
+            Test::And(one, other) => one.passes(subject)? && other.passes(subject)?,
+            Test::Or(one, other) => one.passes(subject)? || other.passes(subject)?,
+            Test::Name(name) => names(subject.path)
+                .last()
+                .is_some_and(|last| name.matches(last)),
             Test::Path(expressions, is_beginning) => {
+                let path = names(subject.path);
                 let is_long = path.len() >= expressions.len();
                 let fits = is_long && (*is_beginning || path.len() == expressions.len());
                 let mut pairs = path.iter().zip(expressions);
@@ -134,11 +206,14 @@ impl Test {
             }
             &Test::Number(number, min, max) => {
                 let value = match number {
-                    Number::FileSize if metadata.kind != FileKind::Regular => return false,
+                    Number::FileSize if metadata.kind != FileKind::Regular => return Ok(false),
+                    Number::DirCount if metadata.kind != FileKind::Directory => return Ok(false),
                     Number::FileSize => metadata.size,
                     Number::Uid => metadata.uid.into(),
                     Number::Gid => metadata.gid.into(),
-                    Number::Depth => path.len() as u64,
+                    Number::Depth => to_u64(names(subject.path).len()),
+                    Number::Links => metadata.nlink.into(),
+                    Number::DirCount => to_u64(subject.tree.read_dir(subject.ino)?.len()),
                 };
                 (min..=max).contains(&value)
             }
@@ -148,7 +223,77 @@ impl Test {
                 b'/' => metadata.permissions & bits != 0,
                 _ => metadata.permissions == bits,
             },
+            Test::Absolute => is_link && subject.tree.read_link(subject.ino)?.starts_with(b"/"),
+            Test::Exists => !is_link || subject.follow(subject.path)?.is_some(),
+            Test::Target(test) if !is_link => test.passes(subject)?,
+            Test::Target(test) => subject.passes_at(subject.path, test)?,
+            Test::At(path, test) => match subject.seen_from(path) {
+                Some(path) => subject.passes_at(&path, test)?,
+                None => false,
+            },
+        })
+    }
+}
+
+impl Subject<'_> {
+    /// A path that begins at the file, from the root; `None` if it leads out of the tree, or below
+    /// a file that is no directory.
+    fn seen_from(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let mut above = names(self.path);
+        let mut rest = names(path);
+        if path.starts_with(b"/") {
+            above.clear();
+        } else {
+            let up = rest.iter().take_while(|name| **name == b"..").count();
+            if up == 0 && self.metadata.kind != FileKind::Directory {
+                return None;
+            }
+            above.truncate(above.len().checked_sub(up)?);
+            rest.drain(..up);
         }
+        Some([above, rest].concat().join(&b'/'))
+    }
+
+    /// The file to which a path leads, and its own path. There is none if a link on the way is
+    /// absolute or leads out of the tree.
+    fn follow(&self, path: &[u8]) -> Result<Option<(Vec<u8>, Ino)>> {
+        let (mut paths, found) = self.tree.trace(path);
+        let found = match found {
+            Err(Error::NotFound | Error::NotADirectory | Error::Limit(_)) => return Ok(None),
+            found => found?,
+        };
+        let Some(own) = paths.pop() else {
+            return Ok(None);
+        };
+        for link in &paths {
+            let target = self.tree.link_target(link)?;
+            let mut depth = names(link).len() - 1;
+            for name in names(&target) {
+                depth = match name {
+                    b"." => depth,
+                    b".." if depth == 0 => return Ok(None),
+                    b".." => depth - 1,
+                    _ => depth + 1,
+                };
+            }
+            if target.starts_with(b"/") {
+                return Ok(None);
+            }
+        }
+        Ok(Some((own, found.ino)))
+    }
+
+    /// Whether there is a file at a path, which passes.
+    fn passes_at(&self, path: &[u8], test: &Test) -> Result<bool> {
+        let Some((path, ino)) = self.follow(path)? else {
+            return Ok(false);
+        };
+        test.passes(&Subject {
+            tree: self.tree,
+            ino,
+            path: &path,
+            metadata: &self.tree.metadata(ino)?,
+        })
     }
 }
 
@@ -239,11 +384,15 @@ impl Words<'_> {
             (b"guid", [user, group]) => {
                 Effect::Owner(Some(self.user(user)?), Some(self.group(group)?))
             }
-            _ => {
-                return wrong(
-                    "an action is not exclude, prune, empty(all, source or excluded), chmod(MODE), uid(USER), gid(GROUP) or guid(USER, GROUP)",
-                );
+            (b"noop", []) => Effect::Nothing,
+            (b"xattrs-exclude" | b"xattrs-include", [expression]) => {
+                let names = Patterns::parse(PatternSyntax::TextRegex, [*expression])?;
+                Effect::FilterXattrs(names, name == b"xattrs-include")
             }
+            (b"xattrs-add", [given]) => {
+                Effect::AddXattr(xattr(given).map_err(Error::InvalidInput)?)
+            }
+            _ => Effect::Pack(packing(&name, &arguments)?),
         })
     }
 
@@ -304,8 +453,12 @@ impl Words<'_> {
             b"uid" => Some(Number::Uid),
             b"gid" => Some(Number::Gid),
             b"depth" => Some(Number::Depth),
+            b"nlink" => Some(Number::Links),
+            b"dircount" => Some(Number::DirCount),
             _ => None,
         };
+        self.needs_tree |= matches!(number, Some(Number::DirCount))
+            || [&b"exists"[..], b"absolute", b"readlink", b"eval"].contains(&&*name);
         Ok(match (&*name, &arguments[..], number) {
             (_, [one], Some(number)) if base.is_none() => {
                 let (min, max) = range(one)?;
@@ -345,13 +498,62 @@ impl Words<'_> {
                 let bits = mode(&bits[usize::from(how.is_some())..])?.apply(0, false);
                 Test::Permissions(how.unwrap_or(b'='), bits)
             }
+            (b"exists", [], _) => Test::Exists,
+            (b"absolute", [], _) => Test::Absolute,
+            (b"readlink", [test], _) => Test::Target(Box::new(self.quoted_test(test)?)),
+            (b"eval", [path, test], _) => {
+                Test::At((*path).into(), Box::new(self.quoted_test(test)?))
+            }
             _ => {
                 return wrong(
-                    "a test of an action is not name, pathname, subpathname, filesize, uid, gid, depth, user, group, type, perm, true or false, or has other arguments",
+                    "a test of an action is not name, pathname, subpathname, filesize, uid, gid, depth, nlink, dircount, user, group, type, perm, exists, absolute, readlink, eval, true or false, or has other arguments",
                 );
             }
         })
     }
+
+    /// A test in an argument of another one.
+    fn quoted_test(&mut self, argument: &[u8]) -> Result<Test> {
+        let mut words = Words {
+            rest: argument,
+            ids: HostIds::default(),
+            depth: self.depth,
+            needs_tree: true,
+        };
+        let test = words.tests()?;
+        if !words.rest.trim_ascii().is_empty() {
+            return wrong("an action has words behind its test");
+        }
+        Ok(test)
+    }
+}
+
+/// The packing that an action chooses.
+fn packing(action: &[u8], arguments: &[&[u8]]) -> Result<PackingChoice> {
+    let mut packing = PackingChoice::default();
+    match (action, arguments) {
+        (b"fragment", [name]) => packing.group = Some((*name).into()),
+        (b"fragments", []) => packing.fragments = Some(true),
+        (b"no-fragments", []) => packing.fragments = Some(false),
+        (b"tailend" | b"always-use-fragments", []) => packing.tails = Some(true),
+        (b"no-tailend", []) => packing.tails = Some(false),
+        (b"compressed", []) => packing.plain = Some(false),
+        (b"uncompressed", []) => packing.plain = Some(true),
+        (b"align", [bytes]) => {
+            let bytes = plain_number(bytes)?;
+            let is_possible = bytes.is_power_of_two() && bytes <= ALIGN_MAX;
+            let bytes = u32::try_from(bytes).ok().filter(|_| is_possible);
+            packing.align_bytes = Some(bytes.ok_or(Error::InvalidInput(
+                "an alignment in an action is not a power of two up to 64M",
+            ))?);
+        }
+        _ => {
+            return wrong(
+                "an action is not exclude, prune, empty(all, source or excluded), chmod(MODE), uid(USER), gid(GROUP), guid(USER, GROUP), xattrs-exclude, xattrs-include(REGEX), xattrs-add(NAME=VALUE), fragment(NAME), fragments, no-fragments, tailend, no-tailend, compressed, uncompressed, align(BYTES) or noop",
+            );
+        }
+    }
+    Ok(packing)
 }
 
 /// A pattern for a name, in which wildcards match a leading dot, too.
@@ -402,6 +604,7 @@ fn range(words: &[u8]) -> Result<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Joined;
 
     #[test]
     fn tests_are_read_from_left_to_right() {
@@ -429,7 +632,13 @@ mod tests {
             ("perm(-u+r)&&perm(/o=r,u=w)&&!perm(/o=r)&&!perm(-o+r)", true),
         ] {
             let action = Action::parse(format!("prune@{test}").as_bytes()).unwrap();
-            assert_eq!(action.is_for(b"d/f 1.txt", &metadata), passes, "{test}");
+            let subject = Subject {
+                tree: &Joined::new(Vec::new()).unwrap(),
+                ino: Ino(0),
+                path: b"d/f 1.txt",
+                metadata: &metadata,
+            };
+            assert_eq!(action.is_for(&subject).unwrap(), passes, "{test}");
         }
         let nested = format!("prune@{}true", "(".repeat(1000));
         for wrong in [
@@ -447,7 +656,14 @@ mod tests {
             "prune@uid_range(1)",
             "prune@type(x)",
             "prune@perm(9)",
-            "fragment(a)@true",
+            "fragment()@true",
+            "align(100)@true",
+            "align(128M)@true",
+            "xattrs-add(a)@true",
+            "move(a)@true",
+            "exclude@exists",
+            "exclude@readlink(true)",
+            "prune@readlink(\"true true\")",
             "uid(no-such-user)@true",
             "chmod()@true",
             "empty(x)@true",

@@ -416,7 +416,7 @@ fn number<T: std::str::FromStr>(rest: &mut &[u8]) -> Result<T, &'static str> {
         .ok_or("a number is missing or too large")
 }
 
-fn xattr(words: &[u8]) -> Result<Xattr, &'static str> {
+pub(super) fn xattr(words: &[u8]) -> Result<Xattr, &'static str> {
     let equals = words
         .iter()
         .position(|&byte| byte == b'=')

@@ -12,17 +12,18 @@ mod mode;
 mod pattern;
 mod regex;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::mem::discriminant;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-pub use action::Action;
+pub use action::{Action, PackingChoice};
 pub use edits::{AdditionRules, Edits, IdMap, RootEdits, Selection};
 pub use list::{Added, AddedContent, Addition, ListError, Priorities, Stats};
 pub use mode::ModeChange;
@@ -33,7 +34,7 @@ use super::{
     Ino, Metadata, NOTHING_ENCODED, Overlay, Storage, Xattr,
 };
 use crate::{Error, Result, spool};
-use action::Effect;
+use action::{Effect, Subject};
 use filter::Filtered;
 
 /// A tree with edits.
@@ -48,6 +49,8 @@ pub struct Edited {
     /// Host directories from which files are added.
     hosts: Vec<(PathBuf, HostDir)>,
     ignored: Vec<(Box<[u8]>, &'static str)>,
+    /// The files for which actions choose how they are stored.
+    packing: HashMap<Ino, PackingChoice>,
 }
 
 /// An entry that got another name: both names.
@@ -81,6 +84,7 @@ impl Edited {
     /// would replace a file by one, or that changes a file that does not exist; for a host file
     /// that is a directory or cannot be read; or for a command that fails or may not be run.
     pub fn new(mut source: Arc<dyn FileSystem>, mut edits: Edits) -> Result<Edited> {
+        let mut packing = HashMap::new();
         if !edits.actions.is_empty() {
             let actions = std::mem::take(&mut edits.actions);
             let selected = Edits {
@@ -89,6 +93,7 @@ impl Edited {
             };
             let mut acted = Edited::new(source, selected)?;
             acted.act(&actions)?;
+            packing = std::mem::take(&mut acted.packing);
             source = Arc::new(acted);
         }
         let mut additions = std::mem::take(&mut edits.additions);
@@ -98,6 +103,7 @@ impl Edited {
             filtered,
             hosts: Vec::new(),
             ignored: Vec::new(),
+            packing,
         };
         if edited.rules().yields {
             edited.order(&mut additions);
@@ -110,60 +116,91 @@ impl Edited {
         Ok(edited)
     }
 
-    /// Does actions, in their stages: files are left out, changed, left out, and at last empty
-    /// directories are left out.
+    /// Does actions, in their stages: files are left out, changed, left out, then empty directories
+    /// are left out, and at last attributes change.
     fn act(&mut self, actions: &[Action]) -> Result<()> {
-        self.leave_out(actions, |effect| matches!(effect, Effect::Exclude))?;
-        let root = self.root();
-        self.change_by(actions, root, b"")?;
-        self.visit(&mut |edited, _, entry, path| {
-            edited.change_by(actions, entry.ino, path)?;
-            Ok(true)
-        })?;
-        self.leave_out(actions, |effect| matches!(effect, Effect::Prune))?;
-        if !(actions.iter()).any(|it| matches!(it.effect, Effect::Empty { .. })) {
-            return Ok(());
-        }
-        let mut directories = Vec::new();
-        self.visit(&mut |_, dir, entry, path| {
-            if entry.kind == FileKind::Directory {
-                directories.push((dir, entry.clone(), path.to_vec()));
-            }
-            Ok(true)
-        })?;
-        // Those below others come first.
-        for (dir, entry, path) in directories.into_iter().rev() {
-            if !self.tree.is_empty(entry.ino)? {
-                continue;
-            }
-            let was_empty = self.filtered.is_empty_in_source(entry.ino)?;
-            let metadata = self.tree.metadata(entry.ino)?;
-            let is_meant = |action: &Action| match action.effect {
-                Effect::Empty { source, excluded } => {
-                    (if was_empty { source } else { excluded }) && action.is_for(&path, &metadata)
-                }
-                _ => false,
-            };
-            if actions.iter().any(is_meant) {
-                self.tree.unlink(dir, &entry.name)?;
-            }
+        self.leave_out(actions, &Effect::Exclude)?;
+        self.change_all(actions, Edited::change_by)?;
+        self.leave_out(actions, &Effect::Prune)?;
+        self.leave_out_empty(actions)?;
+        let is_xattr =
+            |it: &Action| matches!(it.effect, Effect::FilterXattrs(..) | Effect::AddXattr(_));
+        if actions.iter().any(is_xattr) {
+            self.change_all(actions, Edited::change_xattrs_by)?;
         }
         Ok(())
     }
 
-    /// Leaves out the files of actions with such an effect, with everything below them.
-    fn leave_out(&mut self, actions: &[Action], is_such: fn(&Effect) -> bool) -> Result<()> {
-        let actions: Vec<&Action> = actions.iter().filter(|it| is_such(&it.effect)).collect();
+    /// Changes all files.
+    fn change_all(
+        &mut self,
+        actions: &[Action],
+        change: fn(&mut Edited, &[Action], Ino, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        change(self, actions, self.root(), b"")?;
+        self.visit(false, &mut |edited, _, entry, path| {
+            change(edited, actions, entry.ino, path)?;
+            Ok(true)
+        })
+    }
+
+    /// Whether an action is for a file with this metadata.
+    fn is_for(&self, action: &Action, ino: Ino, path: &[u8], metadata: &Metadata) -> Result<bool> {
+        let mut metadata = metadata.clone();
+        if self.tree.content(ino).is_some() {
+            // Other names of the file may be left out already.
+            metadata.nlink = self.filtered.metadata(ino)?.nlink;
+        }
+        action.is_for(&Subject {
+            tree: self,
+            ino,
+            path,
+            metadata: &metadata,
+        })
+    }
+
+    /// Leaves out empty directories.
+    fn leave_out_empty(&mut self, actions: &[Action]) -> Result<()> {
+        if !(actions.iter()).any(|it| matches!(it.effect, Effect::Empty { .. })) {
+            return Ok(());
+        }
+        self.visit(true, &mut |edited, dir, entry, path| {
+            if entry.kind != FileKind::Directory || !edited.tree.is_empty(entry.ino)? {
+                return Ok(true);
+            }
+            let was_empty = edited.filtered.is_empty_in_source(entry.ino)?;
+            let metadata = edited.tree.metadata(entry.ino)?;
+            for action in actions {
+                if let Effect::Empty { source, excluded } = action.effect
+                    && (if was_empty { source } else { excluded })
+                    && edited.is_for(action, entry.ino, path, &metadata)?
+                {
+                    edited.tree.unlink(dir, &entry.name)?;
+                    break;
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Leaves out the files of actions with this effect, with everything below them. As in
+    /// mksquashfs, those to prune are looked for in directories before these themselves.
+    fn leave_out(&mut self, actions: &[Action], effect: &Effect) -> Result<()> {
+        let is_such = |it: &&Action| discriminant(&it.effect) == discriminant(effect);
+        let actions: Vec<&Action> = actions.iter().filter(is_such).collect();
         if actions.is_empty() {
             return Ok(());
         }
-        self.visit(&mut |edited, dir, entry, path| {
+        let last = matches!(effect, Effect::Prune);
+        self.visit(last, &mut |edited, dir, entry, path| {
             let metadata = edited.tree.metadata(entry.ino)?;
-            let is_left_out = actions.iter().any(|it| it.is_for(path, &metadata));
-            if is_left_out {
-                edited.tree.unlink(dir, &entry.name)?;
+            for action in &actions {
+                if edited.is_for(action, entry.ino, path, &metadata)? {
+                    edited.tree.unlink(dir, &entry.name)?;
+                    return Ok(false);
+                }
             }
-            Ok(!is_left_out)
+            Ok(true)
         })
     }
 
@@ -172,7 +209,7 @@ impl Edited {
         let before = self.tree.metadata(ino)?;
         let mut metadata = before.clone();
         for action in actions {
-            if !action.is_for(path, &metadata) {
+            if !self.is_for(action, ino, path, &metadata)? {
                 continue;
             }
             match &action.effect {
@@ -184,6 +221,9 @@ impl Edited {
                     metadata.uid = uid.unwrap_or(metadata.uid);
                     metadata.gid = gid.unwrap_or(metadata.gid);
                 }
+                Effect::Pack(packing) if metadata.kind == FileKind::Regular => {
+                    self.packing.entry(ino).or_default().change(packing);
+                }
                 _ => {}
             }
         }
@@ -193,27 +233,82 @@ impl Edited {
         Ok(())
     }
 
-    /// Shows all files but the root.
-    fn visit(&mut self, each: &mut Visitor<'_>) -> Result<()> {
-        let mut open = vec![(self.root(), Vec::new())];
-        // In a damaged image, directories can contain themselves.
-        let mut seen = HashSet::new();
-        while let Some((dir, path)) = open.pop() {
-            if !seen.insert(dir) {
-                return Err(Error::Inconsistent("a directory has two names"));
-            }
-            for entry in self.tree.read_dir(dir)? {
-                let above = [&path[..], b"/"].concat();
-                let above = if path.is_empty() { &[][..] } else { &above };
-                let path = [above, &entry.name].concat();
-                let goes_on = each(self, dir, &entry, &path);
-                let goes_on = goes_on.map_err(|error| error.in_file("read", &path))?;
-                if goes_on && entry.kind == FileKind::Directory {
-                    open.push((entry.ino, path));
+    /// Changes the extended attributes of a file: those that are added stay.
+    fn change_xattrs_by(&mut self, actions: &[Action], ino: Ino, path: &[u8]) -> Result<()> {
+        let metadata = self.tree.metadata(ino)?;
+        let mut added = Vec::new();
+        for action in actions {
+            match &action.effect {
+                Effect::FilterXattrs(names, keeps)
+                    if self.is_for(action, ino, path, &metadata)? =>
+                {
+                    for xattr in self.tree.xattrs(ino)? {
+                        if names.matches(&xattr.name) != *keeps {
+                            self.tree.remove_xattr(ino, &xattr.name)?;
+                        }
+                    }
                 }
+                Effect::AddXattr(xattr)
+                    if xattr.fits(metadata.kind)
+                        && self.is_for(action, ino, path, &metadata)? =>
+                {
+                    added.push(xattr.clone());
+                }
+                _ => {}
+            }
+        }
+        (added.into_iter()).try_for_each(|xattr| self.tree.set_xattr(ino, xattr))
+    }
+
+    /// Shows all files but the root: directories before the files in them, or else `last`.
+    fn visit(&mut self, last: bool, each: &mut Visitor<'_>) -> Result<()> {
+        let root = self.root();
+        let entries = self.tree.read_dir(root)?.into_iter();
+        let mut open = vec![(root, None::<DirEntry>, Vec::new(), entries)];
+        // In a damaged image, directories can contain themselves.
+        let mut seen = HashSet::from([root]);
+        while let Some((dir, _, path, entries)) = open.last_mut() {
+            let Some(entry) = entries.next() else {
+                let done = open.pop();
+                if let (Some((_, Some(entry), path, _)), Some(&(above, ..)), true) =
+                    (done, open.last(), last)
+                {
+                    self.show(above, &entry, &path, each)?;
+                }
+                continue;
+            };
+            let (dir, mut path) = (*dir, path.clone());
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&entry.name);
+            let is_directory = entry.kind == FileKind::Directory;
+            let goes_on = (is_directory && last) || self.show(dir, &entry, &path, each)?;
+            if goes_on && is_directory {
+                if !seen.insert(entry.ino) {
+                    return Err(Error::Inconsistent("a directory has two names"));
+                }
+                let entries = self.tree.read_dir(entry.ino);
+                let entries = entries.map_err(|error| error.in_file("read", &path))?;
+                open.push((entry.ino, Some(entry), path, entries.into_iter()));
             }
         }
         Ok(())
+    }
+
+    fn show(
+        &mut self,
+        dir: Ino,
+        entry: &DirEntry,
+        path: &[u8],
+        each: &mut Visitor<'_>,
+    ) -> Result<bool> {
+        each(self, dir, entry, path).map_err(|error| error.in_file("read", path))
+    }
+
+    /// The files for which actions choose how they are stored in a SquashFS image.
+    pub fn packing(&self) -> &HashMap<Ino, PackingChoice> {
+        &self.packing
     }
 
     /// The additions that were not made, and why.
@@ -541,9 +636,8 @@ impl FileSystem for Edited {
         let added = &self.filtered.edits.xattrs_added;
         if !added.is_empty() {
             let kind = self.tree.metadata(ino)?.kind;
-            let holds_user = matches!(kind, FileKind::Regular | FileKind::Directory);
             for xattr in added {
-                if holds_user || !xattr.name.starts_with(b"user.") {
+                if xattr.fits(kind) {
                     xattrs.retain(|known| known.name != xattr.name);
                     xattrs.push(xattr.clone());
                 }
