@@ -100,7 +100,8 @@ const NEWER_LINES: &[&str] = &[
     "--inode-flags nodatacow:sub img",
     "--reflink img",
     "--csum xxhash -L words -d dup -m single img",
-    "-r src -u sub -u default-ro:sub/deep --inode-flags nodatacow:large --compress zlib:3 new",
+    "-r src -u sub -u default-ro:sub/deep --inode-flags nodatacow:large new",
+    "-r src --compress zlib:3 new",
     "-O ^bgt -m single -n 4k img",
     // systemd-repart 262 (src/shared/mkfs-util.c), with Subvolumes=, and with Minimize=best.
     "-L root-x86-64 -U f169781e-5817-4140-8325-096450adeb5a -r src --compress zstd:9 --sectorsize=4096 \
@@ -154,7 +155,8 @@ fn ran(dir: &Path, original: Option<&Tool>, line: &str) -> (i32, Vec<String>) {
             .replace(&format!("{size:>10}"), "")
             .trim_end()
             .to_owned(),
-        None => line.to_owned(),
+        // Ours are named by their paths, theirs as they were typed.
+        None => line.replace(" /sub", " sub"),
     });
     (output.status.code().unwrap(), words.collect())
 }
