@@ -182,7 +182,7 @@ fn copied(
         (Container::Tar, "xz") => "tar.xz",
         _ => container.name(),
     };
-    let to: PathBuf = dir.join(format!("x.{ending}"));
+    let to: PathBuf = dir.join(format!("plan.{ending}"));
     let mut copy = restow(["copy", "-q", "--overwrite", "--recompress"]);
     if !matches!(container, Container::Squashfs | Container::Btrfs) {
         copy = restow(["copy", "-q", "--overwrite"]);
