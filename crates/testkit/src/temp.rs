@@ -37,7 +37,11 @@ impl TempDir {
         fits
     }
 
-    fn new_in(parent: &Path) -> io::Result<TempDir> {
+    /// Creates an empty directory in this one.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn new_in(parent: &Path) -> io::Result<TempDir> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         loop {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
