@@ -43,8 +43,8 @@ pub enum Wrapper {
 pub struct Decompressed {
     /// The length of its content.
     pub bytes: u64,
-    /// Whether bytes behind the last stream other than zeros were ignored, as the programs gzip,
-    /// bzip2 and lz4 do with a warning.
+    /// Whether bytes behind the last stream were ignored, as the programs gzip, bzip2 and lz4 do
+    /// with a warning: behind gzip only others than zeros, which tapes and disks add.
     pub has_garbage: bool,
 }
 
@@ -121,7 +121,7 @@ impl Wrapper {
         };
         match self {
             #[cfg(feature = "zlib")]
-            Wrapper::Gzip => streams(&[0x1f, 0x8b], &mut input, |input| {
+            Wrapper::Gzip => streams(&[0x1f, 0x8b], Some(0), &mut input, |input| {
                 copy(&mut flate2::bufread::GzDecoder::new(input), out)
             }),
             #[cfg(feature = "xz")]
@@ -134,11 +134,11 @@ impl Wrapper {
             #[cfg(feature = "zstd")]
             Wrapper::Zstd => zstd_frames(&mut input, out).map(whole),
             #[cfg(feature = "bzip2")]
-            Wrapper::Bzip2 => streams(b"BZh", &mut input, |input| {
+            Wrapper::Bzip2 => streams(b"BZh", None, &mut input, |input| {
                 copy(&mut bzip2::bufread::BzDecoder::new(input), out)
             }),
             #[cfg(feature = "lz4")]
-            Wrapper::Lz4 => streams(&[4, 0x22, 0x4d, 0x18], &mut input, |input| {
+            Wrapper::Lz4 => streams(&[4, 0x22, 0x4d, 0x18], None, &mut input, |input| {
                 lz4_frame(input, out)
             }),
             #[cfg(feature = "xz")]
@@ -160,10 +160,11 @@ impl Wrapper {
 }
 
 /// Decodes streams that follow each other, of which each begins with `magic`, up to other bytes or
-/// the end.
+/// the end. Bytes `padding` behind them are no garbage.
 #[cfg(any(feature = "bzip2", feature = "lz4", feature = "zlib"))]
 fn streams(
     magic: &[u8],
+    padding: Option<u8>,
     input: &mut dyn io::BufRead,
     mut decode: impl FnMut(&mut dyn io::BufRead) -> io::Result<u64>,
 ) -> io::Result<Decompressed> {
@@ -180,14 +181,15 @@ fn streams(
             break;
         }
     }
-    done.has_garbage = start.iter().any(|&byte| byte != 0);
+    let is_garbage = |bytes: &[u8]| bytes.iter().any(|&byte| Some(byte) != padding);
+    done.has_garbage = is_garbage(&start);
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let rest = read(input, &mut buffer)?;
         if rest.is_empty() {
             return Ok(done);
         }
-        done.has_garbage |= rest.iter().any(|&byte| byte != 0);
+        done.has_garbage |= is_garbage(rest);
     }
 }
 
