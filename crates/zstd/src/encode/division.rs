@@ -2,6 +2,7 @@
 
 use super::levels::{
     DIVISION_CHUNK_MIN, DIVISION_CHUNKS_MAX, DIVISION_GAIN, NOISE_MIN, NOISE_SAMPLE, NOISE_SAMPLES,
+    NOISE_SPAN,
 };
 use super::store::{SequenceMark, SequenceStore};
 use crate::bits::{BIT, log2};
@@ -140,7 +141,10 @@ impl<'a> Division<'a> {
         scratch: &mut Scratch,
         literals: bool,
     ) {
-        let noise = literals && are_noise(store.literals().get(from.literals..), scratch);
+        // Text beside noise has matches, and tables of its own.
+        let sequences = store.len() - from.sequences;
+        let few = sequences <= (store.literals().len() - from.literals) / NOISE_SPAN;
+        let noise = literals && few && are_noise(store.literals().get(from.literals..), scratch);
         let (chunks, literals) = if noise {
             (1, false)
         } else {

@@ -316,6 +316,8 @@ pub(crate) const DIVISION_GAIN: i64 = 100 * 8 * BIT as i64;
 /// Fewer literals than this are counted. More may be noise, by samples spread over them.
 pub(crate) const NOISE_MIN: usize = 16 << 10;
 pub(crate) const NOISE_SAMPLES: usize = 16;
+/// Noise has at least so many bytes for each match.
+pub(crate) const NOISE_SPAN: usize = 4096;
 /// Bytes of each.
 pub(crate) const NOISE_SAMPLE: usize = 256;
 
