@@ -19,7 +19,7 @@ pub(crate) const COVERAGE: [&str; 5] = [
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
 
-/// How long each target runs in the smoke test: with the seeds, and what libFuzzer makes of them.
+/// How long each target runs in the smoke test: with the seeds, and their mutations.
 const SMOKE_SECONDS: u64 = 4;
 
 /// libdeflate has the same table once for each kind of processor.
@@ -128,7 +128,7 @@ fn limits(command: &mut Command, seconds: u64) {
     command.arg(format!("-max_total_time={seconds}"));
 }
 
-/// Whether long runs are possible, or what they lack.
+/// Whether long runs are possible, or the missing program.
 pub(crate) fn has_cargo_fuzz() -> Result<(), String> {
     if !succeeds(&mut nightly(["--version"])) {
         return Err("no nightly toolchain: rustup toolchain install nightly".to_owned());

@@ -26,7 +26,7 @@ pub(crate) const ADVISE_FRAGMENT: u16 = 0x20;
 pub(crate) const WHOLE_FRAGMENT: u8 = 0x80;
 /// `Z_EROFS_LI_D0_CBLKCNT`: the distance is a number of blocks instead.
 const BLOCK_COUNT: u16 = 0x800;
-/// Bits of the type in a full index: content goes on behind what is shown; nothing is stored.
+/// Bits of the type in a full index: content goes on behind the shown part; nothing is stored.
 pub(crate) const PARTIAL: u16 = 0x8000;
 pub(crate) const HOLE: u16 = 0x4000;
 

@@ -182,7 +182,7 @@ impl Erofs {
             },
             PieceKind::Cluster(cluster) => self.with_cluster(&cluster, |decoded| {
                 let skip = to_usize(skip);
-                // A piece is as long as what is shown of its cluster, or shorter at the file's end.
+                // A piece is as long as the shown part of its cluster, or shorter at the end.
                 if let Some(shown) = decoded.get(skip..).and_then(|rest| rest.get(..part.len())) {
                     part.copy_from_slice(shown);
                 }

@@ -72,7 +72,7 @@ pub(crate) struct StoredCluster {
     pub(crate) place: StoredPlace,
     pub(crate) stored_len: u64,
     pub(crate) format: Format,
-    /// Whether its content is longer than what is shown.
+    /// Whether its content is longer than the shown part.
     pub(crate) is_partial: bool,
     /// Bytes that are shown.
     pub(crate) len: u64,

@@ -19,7 +19,7 @@ use crate::piece::{
     CONTENT_BYTES_MAX, Piece, PieceKind, STORED_BYTES_MAX, StoredCluster, StoredPlace,
 };
 
-/// The bits of a length: bytes, content goes on behind what is shown, codec and 1.
+/// The bits of a length: bytes, content goes on behind the shown part, codec and 1.
 const LENGTH: u32 = (1 << 21) - 1;
 const PARTIAL: u32 = 1 << 27;
 const FORMAT_SHIFT: u32 = 28;

@@ -139,7 +139,7 @@ impl Erofs {
         })
     }
 
-    /// A prefix of the image's table: the number of a usual one, and what comes after it.
+    /// A prefix of the image's table: the number of a usual one, and the rest.
     fn long_prefix(&self, number: u8) -> Result<(u8, Vec<u8>)> {
         let superblock = &self.superblock;
         let at = superblock.prefixes_at;

@@ -329,7 +329,7 @@ fn worked_seconds(question: &Question<'_>, encode: f64, other: f64) -> f64 {
     (encode / threads).max(work / processors).max(other)
 }
 
-/// Half of a time's error bar, beside what the sample leaves uncertain.
+/// Half of a time's error bar, beside the error of the sample.
 fn time_error(seconds: f64) -> f64 {
     TIME_ERROR_SECONDS.hypot(TIME_ERROR * seconds)
 }

@@ -124,7 +124,7 @@ impl BtrfsChecker<'_> {
     }
 }
 
-/// Extents to decode, and what came of it.
+/// Extents to decode, and their outcomes.
 pub(super) struct Decoding {
     /// In ascending order of address.
     pub(super) list: Vec<Encoded>,

@@ -197,7 +197,7 @@ fn open(path: &Path) -> Result<Erofs, tree::Error> {
     Erofs::open(vec![Box::new(File::open(path)?)])
 }
 
-/// The files of which an encoded extent does not decode to what the file shows.
+/// The files of which an encoded extent does not decode to the content of the file.
 fn misencoded(image: &Erofs) -> String {
     let inventory = Inventory::of(image, &Limits::default()).unwrap();
     let (mut words, mut stored) = (String::new(), Vec::new());
@@ -228,7 +228,7 @@ fn sample<'a>(options: &[&'a str], usually: usize) -> Vec<&'a str> {
     options.iter().copied().step_by(step).collect()
 }
 
-/// Makes an image with each of the options, and calls `each` with it, which returns what is wrong.
+/// Makes an image with each of the options, and calls `each` with it, which returns the faults.
 fn with_images(
     tool: &Tool,
     options: &[&str],

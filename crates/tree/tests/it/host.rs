@@ -486,7 +486,7 @@ fn an_inventory_takes_52_bytes_for_a_file_and_its_name() {
     let host = HostDir::open_with(dir.path(), HostTimes::Modification).unwrap();
     let mut inventory = inventory(&host);
     let bytes = inventory.memory_bytes();
-    // The name is counted with its length; 512 bytes for what files share.
+    // The name is counted with its length; 512 bytes are shared by all files.
     assert!(bytes <= 501 * (52 + 8) + 512, "{bytes}");
     inventory.drop_nanoseconds();
     let mut files = inventory.files();

@@ -316,7 +316,7 @@ pub(crate) const DIVISION_GAIN: i64 = 100 * 8 * BIT as i64;
 /// Fewer literals than this are counted. More may be noise, by samples spread over them.
 pub(crate) const NOISE_MIN: usize = 16 << 10;
 pub(crate) const NOISE_SAMPLES: usize = 16;
-/// Noise has at least so many bytes for each match.
+/// Noise has at least this number of bytes for each match.
 pub(crate) const NOISE_SPAN: usize = 4096;
 /// Bytes of each.
 pub(crate) const NOISE_SAMPLE: usize = 256;
@@ -451,8 +451,8 @@ impl Optimal {
         (run / Self::SKIM_FROM).max(1).ilog2().min(max)
     }
 
-    /// Content of at least `PLAIN_MIN` bytes is plain if each takes at least so many 1/256 bits and
-    /// matches of five cover at most 1/2^6 of them. Those are looked for as after `PLAIN_RUN`
+    /// Content of at least `PLAIN_MIN` bytes is plain if each takes at least this many 1/256 bits,
+    /// and matches of five cover at most 1/2^6 of them. Those are looked for as after `PLAIN_RUN`
     /// literals. The letters of base64 take 6 bits, and two passes find their line breaks.
     pub(crate) const PLAIN_MIN: usize = 2048;
     pub(crate) const PLAIN_BITS_MIN: u32 = 65 * BIT / 10;

@@ -308,7 +308,7 @@ fn a_frame_is_refused_only_where_it_does_not_fit() {
         let mut compressor = Compressor::new(&mut workspace);
         let mut frame = vec![0; compress_bound(size)];
         let whole = compressor.compress(&mut frame, &content, &params).unwrap();
-        // After so many, only the frame's length and a byte less.
+        // After these, only the frame's length and a byte less.
         let (near, parts) = match case {
             300.. => (1, 0),
             _ if size > 4000 => (5, 16),

@@ -100,7 +100,7 @@ pub(super) enum Concern {
     Whole,
 }
 
-/// Alternatives with slashes of one pattern; what has more of them stands for itself.
+/// Alternatives with slashes of one pattern; one with more of them stands for itself.
 const ALTERNATIVES_MAX: usize = 1024;
 
 impl Patterns {

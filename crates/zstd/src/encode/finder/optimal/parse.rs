@@ -350,7 +350,7 @@ impl PriceNodes<'_> {
     }
 }
 
-/// The offsets with the values 1, 2 and 3 after so many literals.
+/// The offsets with the values 1, 2 and 3 after this number of literals.
 #[inline(always)]
 pub(super) fn short_offsets(repeat: [u32; 3], literals: u32) -> [u32; 3] {
     if literals == 0 {
