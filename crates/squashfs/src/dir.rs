@@ -43,7 +43,9 @@ pub(crate) struct ListingReader<'a> {
     /// Remaining entries of the run.
     run_left: u32,
     header: raw::DirectoryHeader,
-    previous: Box<[u8]>,
+    /// The names of the last entry and of the one before it.
+    name: Vec<u8>,
+    previous: Vec<u8>,
 }
 
 impl<'a> ListingReader<'a> {
@@ -86,12 +88,24 @@ impl<'a> ListingReader<'a> {
                 start_block: 0.into(),
                 inode_number: 0.into(),
             },
-            previous: Box::default(),
+            name: Vec::new(),
+            previous: Vec::new(),
         }))
     }
 
     /// The next entry.
     pub(crate) fn next(&mut self) -> Result<Option<ListingEntry>> {
+        let entry = self.advance()?;
+        Ok(entry.map(|entry| self.with_name(entry)))
+    }
+
+    fn with_name(&self, entry: ListingEntry) -> ListingEntry {
+        let name = self.name.as_slice().into();
+        ListingEntry { name, ..entry }
+    }
+
+    /// Reads the next entry, without its name, which is in `self`: a search allocates none.
+    fn advance(&mut self) -> Result<Option<ListingEntry>> {
         let at = self.reader.at();
         let corrupt = |what, got: u64| Error::corrupt(what, at, got);
         if self.run_left == 0 {
@@ -114,14 +128,15 @@ impl<'a> ListingReader<'a> {
             return Err(corrupt("directory entry's name is too long", len.into()));
         }
         self.take(to_usize(len))?;
-        let name = self.reader.bytes(to_usize(len))?.into_boxed_slice();
-        if !is_valid_name(&name) {
+        std::mem::swap(&mut self.name, &mut self.previous);
+        self.name.resize(to_usize(len), 0);
+        self.reader.read_exact(&mut self.name)?;
+        if !is_valid_name(&self.name) {
             return Err(corrupt("directory entry's name is not valid", len.into()));
         }
-        if name <= self.previous {
+        if self.name <= self.previous {
             return Err(corrupt("directory entries are not in order", len.into()));
         }
-        self.previous.clone_from(&name);
         let Some(kind) = kind_of(entry.kind.get()) else {
             return Err(corrupt(
                 "directory entry's type is unknown",
@@ -137,7 +152,7 @@ impl<'a> ListingReader<'a> {
             ));
         };
         Ok(Some(ListingEntry {
-            name,
+            name: Box::default(),
             inode: MetadataRef::new(self.header.start_block.get().into(), entry.offset.get()),
             number,
             kind,
@@ -305,9 +320,9 @@ pub(crate) fn find(
     let Some(mut entries) = ListingReader::from(image, end, listing, skipped, from)? else {
         return Ok(None);
     };
-    while let Some(entry) = entries.next()? {
+    while let Some(entry) = entries.advance()? {
         if let Some(first) = first.take()
-            && first != *entry.name
+            && first != entries.name
         {
             return Err(Error::corrupt(
                 "directory index leads to another name",
@@ -315,9 +330,9 @@ pub(crate) fn find(
                 skipped.into(),
             ));
         }
-        match (*entry.name).cmp(name) {
+        match entries.name.as_slice().cmp(name) {
             std::cmp::Ordering::Less => {}
-            std::cmp::Ordering::Equal => return Ok(Some(entry)),
+            std::cmp::Ordering::Equal => return Ok(Some(entries.with_name(entry))),
             std::cmp::Ordering::Greater => break,
         }
     }

@@ -203,6 +203,8 @@ struct Layout<'a, 'e> {
     open_fragment: Vec<u8>,
     placed: BTreeMap<String, Placed>,
     numbers: BTreeMap<String, u32>,
+    /// The number of hard links beyond the first name of each file.
+    links: BTreeMap<String, u32>,
     inodes: Stream<'a>,
     listings: Stream<'a>,
     inode_places: BTreeMap<String, u64>,
@@ -220,6 +222,7 @@ impl RawSquashfs<'_> {
             open_fragment: Vec::new(),
             placed: BTreeMap::new(),
             numbers: BTreeMap::new(),
+            links: BTreeMap::new(),
             inodes: Stream::new("inodes", self.encode),
             listings: Stream::new("listings", self.encode),
             inode_places: BTreeMap::new(),
@@ -252,7 +255,8 @@ fn join(path: &str, name: &str) -> String {
 impl Layout<'_, '_> {
     /// Numbers every file, directories before their contents.
     fn number(&mut self, path: &str, node: &RawNode) {
-        if matches!(node.kind, RawKind::Link(_)) {
+        if let RawKind::Link(target) = &node.kind {
+            *self.links.entry(target.clone()).or_default() += 1;
             return;
         }
         let number = self.numbers.len() as u32 + 1;
@@ -325,7 +329,7 @@ impl Layout<'_, '_> {
             return; // the listing of its directory is all of it
         }
         let number = self.numbers[path];
-        let nlink = 1 + count_links(&self.image.root, path);
+        let nlink = 1 + self.links.get(path).copied().unwrap_or(0);
         let xattrs = node.xattrs.unwrap_or(NONE);
         let mut body = Vec::new();
         let basic = match &node.kind {
@@ -625,15 +629,6 @@ impl Layout<'_, '_> {
         header.extend((sets.len() as u32).to_le_bytes());
         header.extend([0; 4]);
         self.table("xattr ids", ids, &header).1
-    }
-}
-
-/// The number of additional hard links below `node` to the file at `path`.
-fn count_links(node: &RawNode, path: &str) -> u32 {
-    match &node.kind {
-        RawKind::Link(target) if target == path => 1,
-        RawKind::Directory(nodes) => nodes.iter().map(|node| count_links(node, path)).sum(),
-        _ => 0,
     }
 }
 
