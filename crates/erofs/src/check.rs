@@ -166,6 +166,9 @@ impl ImageCheck<'_> {
     /// Collects the places of a file's content.
     fn content(&mut self, content: &IndexedFile, file: Option<FileId>) -> Result<()> {
         let image = self.image;
+        if let Some(header) = &content.header {
+            image.check_order(header, &content.inode)?;
+        }
         image.each_piece(content, &mut |piece| {
             match piece.kind {
                 PieceKind::Plain(StoredPlace::Data { device, at }) => {
@@ -177,12 +180,12 @@ impl ImageCheck<'_> {
                     self.plain.push((device, at, at.saturating_add(piece.len)));
                 }
                 PieceKind::Cluster(cluster) => self.clusters.push((cluster, file)),
-                // Reading one byte checks the place in the packed inode.
-                PieceKind::Fragment(_) => {
+                // Reading the last byte checks the place: in the packed inode, or in the image.
+                PieceKind::Fragment(_) | PieceKind::Plain(StoredPlace::Meta(_)) => {
                     let last = piece.end().saturating_sub(1);
                     image.read_content(content, last, &mut [0])?;
                 }
-                PieceKind::Hole | PieceKind::Plain(StoredPlace::Meta(_)) => {}
+                PieceKind::Hole => {}
             }
             // Any number of files may share data, so memory must not grow with the references.
             if self.clusters.len() > self.clusters_max || self.plain.len() > self.plain_max {

@@ -151,25 +151,7 @@ impl Erofs {
             index,
             part: None,
         };
-        let mut number = offset >> index.log2;
-        let mut head = entries.at(number)?;
-        let is_before = |head: &Cluster, number: u64| {
-            (number << index.log2).saturating_add(head.offset.into()) > offset
-        };
-        let mut steps = 0;
-        while !head.is_head() || is_before(&head, number) {
-            let back = if head.is_head() { 1 } else { head.back };
-            let before = number.checked_sub(back.into());
-            let Some(before) = before.filter(|_| back > 0 && steps < STEPS_MAX) else {
-                return corrupt(
-                    "distance to the beginning of an extent is impossible",
-                    back.into(),
-                );
-            };
-            number = before;
-            head = entries.at(number)?;
-            steps = steps.saturating_add(1);
-        }
+        let (number, head) = entries.head(offset)?;
         let from = (number << index.log2).saturating_add(head.offset.into());
         let mut next = number.saturating_add(1);
         let mut stored_blocks = None;
@@ -186,6 +168,10 @@ impl Erofs {
             let at = next << index.log2;
             if entry.is_head() {
                 break at.saturating_add(entry.offset.into());
+            }
+            let back = u64::from(entry.back);
+            if back == 0 || back > next.saturating_sub(number) {
+                return corrupt("distance leads beyond the beginning of an extent", back);
             }
             // A hole of any length is shown in parts.
             if at.saturating_sub(from) > CONTENT_BYTES_MAX {
@@ -353,6 +339,29 @@ struct Entries<'a> {
 }
 
 impl Entries<'_> {
+    /// The first logical cluster of the extent that covers `offset`, and its entry.
+    fn head(&mut self, offset: u64) -> Result<(u64, Cluster)> {
+        let log2 = self.index.log2;
+        let mut number = offset >> log2;
+        let mut head = self.at(number)?;
+        let is_before = |head: &Cluster, number: u64| {
+            (number << log2).saturating_add(head.offset.into()) > offset
+        };
+        let mut steps = 0;
+        while !head.is_head() || is_before(&head, number) {
+            let back = if head.is_head() { 1 } else { head.back };
+            let before = number.checked_sub(back.into());
+            let Some(before) = before.filter(|_| back > 0 && steps < STEPS_MAX) else {
+                let what = "distance to the beginning of an extent is impossible";
+                return Err(Error::corrupt(what, self.inode.at.at, back.into()));
+            };
+            number = before;
+            head = self.at(number)?;
+            steps = steps.saturating_add(1);
+        }
+        Ok((number, head))
+    }
+
     fn at(&mut self, number: u64) -> Result<Cluster> {
         let corrupt = || {
             let what = "logical cluster lies beyond its index";

@@ -9,7 +9,7 @@
     )
 )]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use codec::Decoder;
 use tree::{BlockCache, BlockCounts, Cache, Error, ReadAt, Result, StoreId, to_u64, to_usize};
@@ -28,6 +28,9 @@ const INDEX_SLOTS: (usize, usize) = (8, 8);
 const INDEX_BYTES_NOTED: u64 = 4096;
 /// Bytes of decoded clusters in the cache, unless [`Erofs::keep_decoded`] says otherwise.
 const DECODED_BYTES_KEPT: usize = 16 << 20;
+
+/// A long prefix of attributes' names: the number of a usual one, and the rest.
+pub(crate) type LongPrefix = (u8, Vec<u8>);
 
 /// The memory of one thread that decodes.
 #[derive(Default)]
@@ -58,6 +61,7 @@ pub struct Erofs {
     pub(crate) pieces: BlockCache<DecodedPiece>,
     pub(crate) listed: OwnedRanges,
     indexed: OwnedRanges,
+    pub(crate) prefixes: OnceLock<Vec<LongPrefix>>,
     pub(crate) store: StoreId,
 }
 
@@ -89,6 +93,7 @@ impl Erofs {
             pieces: BlockCache::new(DECODED_BYTES_KEPT),
             listed: OwnedRanges::default(),
             indexed: OwnedRanges::default(),
+            prefixes: OnceLock::new(),
             store: StoreId::new(),
         };
         let root = erofs.inode(erofs.superblock.root)?;
@@ -244,17 +249,6 @@ impl Erofs {
         self.read_content(&metabox, place.at, buf)
     }
 
-    /// Reads a record with its length of 2 bytes before it, at a multiple of 4.
-    pub(crate) fn read_sized(&self, place: MetaAt) -> Result<(Vec<u8>, MetaAt)> {
-        let place = place.aligned(4);
-        let mut len = [0; 2];
-        self.read_meta(place, &mut len)?;
-        let mut record = vec![0; usize::from(u16::from_le_bytes(len))];
-        self.read_meta(place.after(2), &mut record)?;
-        let next = place.after(to_u64(record.len()).saturating_add(2));
-        Ok((record, next))
-    }
-
     pub(crate) fn with_decoder<T>(&self, run: impl FnOnce(&mut BlockDecoder) -> T) -> T {
         let pool = || self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut decoder = pool().pop().unwrap_or_default();
@@ -264,18 +258,18 @@ impl Erofs {
     }
 
     /// Checks that a file's index is in its metadata, and, if it is long, that it is no other
-    /// file's: small images must not claim any number of extents.
+    /// file's: small images must not claim any number of extents. Of attributes likewise.
     pub(crate) fn check_index(&self, inode: &Inode, at: MetaAt, len: u64) -> Result<()> {
         let size = match self.superblock.metabox.filter(|_| at.in_metabox) {
             Some(nid) => self.content(nid)?.inode.size,
             None => self.source(0)?.size()?,
         };
         if at.after(len).at > size {
-            let what = "file's index lies beyond the end of its metadata";
+            let what = "file's index or attributes lie beyond the end of its metadata";
             return Err(Error::corrupt(what, inode.at.at, len));
         }
         if len > INDEX_BYTES_NOTED && !self.indexed.note_index(at, len, inode.nid) {
-            let what = "file's index is also that of another file";
+            let what = "file's index or attributes are also those of another file";
             return Err(Error::corrupt(what, inode.at.at, len));
         }
         Ok(())

@@ -26,6 +26,14 @@ const FORMAT_SHIFT: u32 = 28;
 /// Number of records of 4 bytes of which only the sum is kept.
 const SUM_RECORDS: u64 = 1024;
 
+/// Number of records that a check reads at once.
+const CHECKED_RECORDS: u64 = 1024;
+
+/// Where the extent of a record of 16 or 32 bytes begins; of 16, the upper half is beyond it.
+fn begin(record: &[u8]) -> u64 {
+    u64::from(u32_at(record, 12)) | u64::from(u32_at(record, 16)) << 32
+}
+
 /// A record, with the range of the file that it covers.
 struct Record {
     from: u64,
@@ -213,8 +221,7 @@ impl Erofs {
             let (record, _) = record.split_at_mut(record_bytes.into());
             let place = at.after(number.saturating_mul(record_bytes.into()));
             self.read_meta(place, record)?;
-            // Of 16 bytes, the upper half is beyond the record.
-            let from = u64::from(u32_at(record, 12)) | u64::from(u32_at(record, 16)) << 32;
+            let from = begin(record);
             Ok(Record {
                 from,
                 end: inode.size,
@@ -246,5 +253,34 @@ impl Erofs {
             is_last: false,
         };
         Ok(found.map_or(hole, |record| Record { end, ..record }))
+    }
+
+    /// Checks that the extents of records of 16 or 32 bytes are in order: a search relies on it.
+    pub(crate) fn check_order(&self, header: &IndexHeader, inode: &Inode) -> Result<()> {
+        let IndexHeader::Records {
+            count,
+            record_bytes: record_bytes @ 16..,
+            at,
+            ..
+        } = *header
+        else {
+            return Ok(());
+        };
+        let (mut number, mut last) = (0, None);
+        while number < count {
+            let some = count.saturating_sub(number).min(CHECKED_RECORDS);
+            let unit = u64::from(record_bytes);
+            let mut records = vec![0; to_usize(some.saturating_mul(unit))];
+            self.read_meta(at.after(number.saturating_mul(unit)), &mut records)?;
+            for from in records.chunks_exact(record_bytes.into()).map(begin) {
+                if last.is_some_and(|last| from <= last) || from >= inode.size {
+                    let what = "records of a file's extents are not in order";
+                    return Err(Error::corrupt(what, inode.at.at, from));
+                }
+                last = Some(from);
+            }
+            number = number.saturating_add(some);
+        }
+        Ok(())
     }
 }

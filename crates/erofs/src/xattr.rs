@@ -9,10 +9,10 @@
     )
 )]
 
-use tree::{Error, Result, Xattr, to_u64, to_usize};
+use tree::{Error, Result, Xattr, to_u64};
 
 use crate::fields::{u8_at, u16_at, u32_at};
-use crate::image::Erofs;
+use crate::image::{Erofs, LongPrefix};
 use crate::inode::{Inode, MetaAt};
 use crate::superblock::{compat, incompat};
 
@@ -41,6 +41,7 @@ impl Erofs {
         if inode.xattr_bytes == 0 {
             return Ok((found, 0));
         }
+        self.check_index(inode, inode.xattrs_at, inode.xattr_bytes)?;
         let mut header = [0; HEADER_BYTES];
         self.read_meta(inode.xattrs_at, &mut header)?;
         let filter = u32_at(&header, 0);
@@ -107,10 +108,15 @@ impl Erofs {
         self.read_meta(body_at, &mut body)?;
         let (name, value) = body.split_at(name_len);
         let index = u8_at(&entry, 1);
-        let (base, infix) = if index & LONG_PREFIX == 0 {
-            (index, Vec::new())
+        let (base, infix): (u8, &[u8]) = if index & LONG_PREFIX == 0 {
+            (index, &[])
         } else {
-            self.long_prefix(index & !LONG_PREFIX)?
+            let number = index & !LONG_PREFIX;
+            let Some((base, infix)) = self.long_prefixes()?.get(usize::from(number)) else {
+                let what = "extended attribute's prefix is beyond the table";
+                return Err(Error::corrupt(what, place.at, number.into()));
+            };
+            (*base, infix)
         };
         let prefix: &[u8] = match base {
             1 => b"user.",
@@ -123,7 +129,7 @@ impl Erofs {
                 return Err(Error::corrupt(what, place.at, index.into()));
             }
         };
-        let rest = [&infix, name].concat();
+        let rest = [infix, name].concat();
         if rest.contains(&0) || rest.is_empty() != matches!(base, 2 | 3) {
             let what = "extended attribute has an impossible name";
             return Err(Error::corrupt(what, place.at, to_u64(rest.len())));
@@ -139,50 +145,43 @@ impl Erofs {
         })
     }
 
-    /// A prefix of the image's table: the number of a usual one, and the rest.
-    fn long_prefix(&self, number: u8) -> Result<(u8, Vec<u8>)> {
-        let superblock = &self.superblock;
-        let at = superblock.prefixes_at;
-        if number >= superblock.prefix_count {
-            let what = "extended attribute's prefix is beyond the table";
-            return Err(Error::corrupt(what, at, number.into()));
+    /// The table of long prefixes, which is read once.
+    fn long_prefixes(&self) -> Result<&[LongPrefix]> {
+        if let Some(known) = self.prefixes.get() {
+            return Ok(known);
         }
+        let superblock = &self.superblock;
         let is_plain = superblock.compat & compat::PLAIN_XATTR_PFX != 0;
         let in_metabox = !is_plain && superblock.metabox.is_some();
         let packed = superblock.packed.filter(|_| !is_plain && !in_metabox);
-        let mut place = MetaAt { in_metabox, at };
-        let mut record = Vec::new();
-        for _ in 0..=number {
-            (record, place) = match packed {
-                None => self.read_sized(place)?,
-                Some(nid) => self.read_sized_in(nid, place)?,
-            };
-        }
-        match record.split_first() {
-            Some((&base, infix)) if infix.len() < 256 => Ok((base, infix.into())),
-            _ => {
-                let what = "long prefix of extended attributes is impossible";
-                Err(Error::corrupt(what, place.at, to_u64(record.len())))
-            }
-        }
-    }
-
-    /// As [`Erofs::read_sized`], in the content of a file.
-    fn read_sized_in(&self, nid: u64, place: MetaAt) -> Result<(Vec<u8>, MetaAt)> {
-        let packed = self.content(nid)?;
-        let place = place.aligned(4);
-        let read = |at: u64, buf: &mut [u8]| {
-            if at.saturating_add(to_u64(buf.len())) > packed.inode.size {
+        let packed = packed.map(|nid| self.content(nid)).transpose()?;
+        let read = |place: MetaAt, buf: &mut [u8]| match &packed {
+            None => self.read_meta(place, buf),
+            Some(packed) if place.after(to_u64(buf.len())).at > packed.inode.size => {
                 let what = "long prefix lies beyond the packed inode";
-                return Err(Error::corrupt(what, packed.inode.at.at, at));
+                Err(Error::corrupt(what, packed.inode.at.at, place.at))
             }
-            self.read_content(&packed, at, buf)
+            Some(packed) => self.read_content(packed, place.at, buf),
         };
-        let mut len = [0; 2];
-        read(place.at, &mut len)?;
-        let body_at = place.after(2);
-        let mut record = vec![0; to_usize(u16::from_le_bytes(len))];
-        read(body_at.at, &mut record)?;
-        Ok((record.clone(), body_at.after(to_u64(record.len()))))
+        let at = superblock.prefixes_at;
+        let mut place = MetaAt { in_metabox, at };
+        let mut prefixes = Vec::new();
+        for _ in 0..superblock.prefix_count {
+            place = place.aligned(4);
+            let mut len = [0; 2];
+            read(place, &mut len)?;
+            let len = u16::from_le_bytes(len);
+            if !(1..=256).contains(&len) {
+                let what = "long prefix of extended attributes is impossible";
+                return Err(Error::corrupt(what, place.at, len.into()));
+            }
+            let mut base = [0];
+            read(place.after(2), &mut base)?;
+            let mut infix = vec![0; usize::from(len.saturating_sub(1))];
+            read(place.after(3), &mut infix)?;
+            prefixes.push((u8::from_le_bytes(base), infix));
+            place = place.after(u64::from(len).saturating_add(2));
+        }
+        Ok(self.prefixes.get_or_init(|| prefixes))
     }
 }

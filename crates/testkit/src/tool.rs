@@ -127,6 +127,32 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
+/// Whether this process has 256 MiB of address space and `seconds` of processor time. If not, runs
+/// `test`, which is the caller, in such a process: unless memory and time are bounded, that dies of
+/// a signal.
+///
+/// # Panics
+///
+/// If that process fails, or has no such test.
+#[must_use = "without the limits the test must return"]
+pub fn is_bounded(test: &str, seconds: u64) -> bool {
+    const BOUNDED: &str = "RESTOW_TEST_BOUNDED";
+    if env::var_os(BOUNDED).is_some() {
+        return true;
+    }
+    let limits = format!("ulimit -v 262144 && ulimit -t {seconds} && exec \"$0\" \"$@\"");
+    let mut child = Command::new("sh");
+    child.args(["-c", &limits]);
+    child.arg(env::current_exe().expect("name this program"));
+    child.args([test, "--exact", "--nocapture"]);
+    // One heap for all threads: otherwise each would reserve 64 MiB of addresses.
+    child.env(BOUNDED, "1").env("MALLOC_ARENA_MAX", "1");
+    let words = run(&mut child).stdout;
+    let words = String::from_utf8_lossy(&words);
+    assert!(words.contains("1 passed"), "{words}");
+    false
+}
+
 /// Whether everything that can be installed must be present.
 pub(crate) fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")

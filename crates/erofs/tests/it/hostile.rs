@@ -1,112 +1,20 @@
 //! Damaged and hostile images: an error or a result, never a panic, in bounded time and memory.
 
-use testkit::{Rng, cases};
-use tree::{ByPath, CheckOptions, FileSystem, Ino, Limits, NoProgress, Parallel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use erofs::Erofs;
+use testkit::{CountedBytes, Rng, cases, is_bounded};
+use tree::{
+    ByPath, CheckOptions, ExtentKind, FileKind, FileSystem, Ino, Inventory, Limits, NoProgress,
+    Parallel,
+};
+
+use crate::hand::{
+    BLOCK, CHUNKS, COMPACT, DIR, FIFO, FILE, FULL, Hand, PLAIN, rare, with_file, with_index,
+    with_records,
+};
 use crate::vectors::{IMAGES, findings, open, read};
-
-const BLOCK: usize = 4096;
-const DIR: u16 = 0o40_755;
-const FILE: u16 = 0o100_644;
-const FIFO: u16 = 0o10_644;
-
-/// Layouts.
-const PLAIN: u16 = 0;
-const FULL: u16 = 1;
-const COMPACT: u16 = 3;
-const CHUNKS: u16 = 4;
-
-/// An image made by hand, of 16 blocks: inodes in blocks 1 to 3, directories and data behind them.
-struct Hand(Vec<u8>);
-
-impl Hand {
-    /// The root is the inode 0, with its entries in block 4.
-    fn new(incompat: u32, entries: &[(&str, u64, u8)]) -> Hand {
-        let mut hand = Hand(vec![0; 16 * BLOCK]);
-        hand.put(1024, &0xe0f5_e1e2_u32.to_le_bytes());
-        hand.put(1024 + 12, &[12]);
-        hand.put(1024 + 40, &[1]);
-        hand.put(1024 + 80, &incompat.to_le_bytes());
-        // All four codecs, without their settings.
-        hand.put(1024 + 84, &[15]);
-        hand.inode(0, DIR, PLAIN, BLOCK as u64, 4);
-        hand.directory(4, entries);
-        hand
-    }
-
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        self.0[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
-    /// Where an inode is; it takes 64 bytes, hence two numbers.
-    fn at(nid: usize) -> usize {
-        BLOCK + nid * 32
-    }
-
-    fn inode(&mut self, nid: usize, mode: u16, layout: u16, size: u64, block: u32) {
-        let at = Hand::at(nid);
-        self.put(at, &(1 | layout << 1).to_le_bytes());
-        self.put(at + 4, &mode.to_le_bytes());
-        self.put(at + 8, &size.to_le_bytes());
-        self.put(at + 16, &block.to_le_bytes());
-        self.put(at + 44, &[1]);
-    }
-
-    /// Entries: name, nid and type; in the order of names.
-    fn directory(&mut self, block: usize, entries: &[(&str, u64, u8)]) {
-        let mut name_at = entries.len() * 12;
-        for (number, (name, nid, kind)) in entries.iter().enumerate() {
-            let at = block * BLOCK + number * 12;
-            self.put(at, &nid.to_le_bytes());
-            self.put(at + 8, &(name_at as u16).to_le_bytes());
-            self.put(at + 10, &[*kind]);
-            self.put(block * BLOCK + name_at, name.as_bytes());
-            name_at += name.len();
-        }
-    }
-
-    /// What a check finds.
-    fn findings(self) -> String {
-        match open(self.0) {
-            Ok(image) => findings(&image),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    fn assert_finds(self, words: &str) {
-        let found = self.findings();
-        assert!(found.contains(words), "{words}: {found}");
-    }
-}
-
-/// The root with one more entry.
-fn with_file() -> [(&'static str, u64, u8); 3] {
-    [(".", 0, 2), ("..", 0, 2), ("file", 8, 1)]
-}
-
-/// A file with a full index whose entries follow.
-fn with_index(incompat: u32, size: u64, header: [u8; 8], index: &[[u8; 8]]) -> Hand {
-    let mut hand = Hand::new(incompat, &with_file());
-    hand.inode(8, FILE, FULL, size, 0);
-    hand.put(Hand::at(10), &header);
-    for (number, entry) in index.iter().enumerate() {
-        hand.put(Hand::at(10) + 16 + 8 * number, entry);
-    }
-    hand
-}
-
-/// A file with records of 16 bytes: stored length and codec, place, beginning in the file.
-fn with_records(size: u64, records: &[[u32; 3]]) -> Hand {
-    let header = [records.len() as u8, 0, 0, 0, 0x5, 0, 0, 0];
-    let mut hand = with_index(0x83, size, header, &[]);
-    for (number, [length, at, from]) in records.iter().enumerate() {
-        let place = Hand::at(10) + 16 + 16 * number;
-        hand.put(place, &length.to_le_bytes());
-        hand.put(place + 4, &at.to_le_bytes());
-        hand.put(place + 12, &from.to_le_bytes());
-    }
-    hand
-}
 
 #[test]
 fn an_image_made_by_hand_is_sound() {
@@ -216,10 +124,10 @@ fn large_indexes_belong_to_one_file_each() {
         hand.inode(nid, FILE, CHUNKS, 2000 * BLOCK as u64, 0);
     }
     hand.put(Hand::at(12), &[5, 0, 0, 0].repeat(2100));
-    hand.assert_finds("file's index is also that of another file");
+    hand.assert_finds("file's index or attributes are also those of another file");
     let mut hand = Hand::new(4, &with_file());
     hand.inode(8, FILE, CHUNKS, 1 << 50, 0);
-    hand.assert_finds("file's index lies beyond the end of its metadata");
+    hand.assert_finds("file's index or attributes lie beyond the end of its metadata");
 }
 
 #[test]
@@ -228,7 +136,11 @@ fn records_are_out_of_order_or_too_long() {
     for (records, words) in [
         (
             &[[100, 0x5000, 4096], [100, 0x6000, 0]][..],
-            "plain cluster is shorter than its extent",
+            "records of a file's extents are not in order",
+        ),
+        (
+            &[[100, 0x5000, 0], [100, 0x6000, 8192]],
+            "records of a file's extents are not in order",
         ),
         (
             &[[1 << 20, 0x5000, 0]],
@@ -249,7 +161,7 @@ fn records_are_out_of_order_or_too_long() {
         let found = with_records(size, records).findings();
         assert!(found.contains(words), "{words}: {found}");
     }
-    let many = with_records(1 << 62, &[[zstd | 100, 0x5000, 0]; 90]);
+    let many = with_records(1 << 62, &[[zstd | 100, 0x5000, 0]]);
     many.assert_finds("12 MiB of content");
 }
 
@@ -280,49 +192,244 @@ fn fragments_and_the_metabox_are_in_themselves() {
     }
 }
 
-/// Reads and checks all of an image.
-fn use_all(image: Vec<u8>) -> tree::Result<u64> {
-    let limits = Limits {
-        inodes_max: 20_000,
-        depth_max: 50,
-        ..Limits::default()
-    };
-    let image = open(image)?;
-    let bytes = testkit::use_all(&image, &limits);
-    let (options, parallel) = (CheckOptions::EVERYTHING, Parallel::new(1));
-    image.check(options, parallel, &NoProgress, &mut |_| ())?;
-    bytes
+#[test]
+fn pieces_overlap() {
+    let (zstd, what) = (4 << 28, "compressed cluster overlaps other data");
+    for records in [
+        [[zstd | 100, 0x5000, 0], [zstd | 100, 0x5020, 4096]],
+        [[zstd | 4096, 0x5000, 0], [zstd | 100, 0x5020, 4096]],
+        [[4096, 0x5000, 0], [zstd | 100, 0x5800, 4096]],
+    ] {
+        with_records(8192, &records).assert_finds(what);
+    }
 }
 
 #[test]
-fn damaged_images_do_no_harm() {
-    let mut rng = Rng::new(35);
-    let mut whole = 0;
-    for name in IMAGES {
-        let mut image = read(name);
-        // The checksum would find all damage of the superblock.
-        image[1024 + 8] &= !1;
-        assert!(use_all(image.clone()).unwrap() > 10_000);
-        for _ in 0..cases(100) {
-            let mut damaged = image.clone();
-            for _ in 0..1 + rng.below(3) {
-                let at = match rng.below(10) {
-                    0 => 1024 + rng.index(144),
-                    _ => rng.index(image.len()),
-                };
-                let end = image.len().min(at + 4);
-                match rng.below(4) {
-                    0 => damaged[at] = rng.below(256) as u8,
-                    1 => damaged[at] ^= 1 << rng.below(8),
-                    2 => damaged[at..end].fill(0xff),
-                    _ => damaged[at..end].fill(0),
+fn directories_are_in_each_other_or_share_one_block() {
+    // A circle that the root does not belong to.
+    let mut hand = Hand::new(0, &[(".", 0, 2), ("..", 0, 2), ("a", 8, 2)]);
+    for (nid, block, below) in [(8, 5, 10), (10, 6, 12), (12, 7, 8)] {
+        hand.inode(nid, DIR, PLAIN, BLOCK as u64, block as u32);
+        hand.directory(
+            block,
+            &[(".", nid as u64, 2), ("..", 0, 2), ("b", below, 2)],
+        );
+    }
+    hand.assert_finds("a directory is in two places");
+    // 100 directories with one block, which leads to all of them again.
+    let names: Vec<String> = (0..100).map(|number| format!("{number:03}")).collect();
+    let mut entries = vec![(".", 0, 2), ("..", 0, 2)];
+    entries.extend(
+        (0..)
+            .zip(&names)
+            .map(|(number, name)| (&**name, 8 + 2 * number, 2)),
+    );
+    let mut hand = Hand::new(0, &entries);
+    for number in 0..100 {
+        hand.inode(8 + 2 * number, DIR, PLAIN, BLOCK as u64, 15);
+    }
+    hand.directory(15, &entries);
+    let found = hand.findings();
+    assert!(
+        found.contains("is in two places") || found.contains("another directory"),
+        "{found}"
+    );
+}
+
+#[test]
+fn attributes_lead_anywhere() {
+    let mut rng = Rng::new(2);
+    for _ in 0..cases(300) {
+        let mut hand = Hand::new(0x40, &with_file());
+        hand.inode(8, FILE, PLAIN, 0, 5);
+        // Any number of attributes, long prefixes behind the inodes, and noise from there on.
+        hand.put(
+            Hand::at(8) + 2,
+            &[rng.below(256) as u8, rng.below(40) as u8],
+        );
+        hand.put(1024 + 91, &[rng.below(256) as u8]);
+        hand.put(1024 + 92, &(rng.below(9000) as u32).to_le_bytes());
+        let mut noise = rng.bytes(12 * BLOCK);
+        for byte in &mut noise {
+            *byte &= 0x8f;
+        }
+        noise[..8].fill(0);
+        hand.put(Hand::at(10), &noise);
+        hand.findings();
+    }
+}
+
+/// Many attributes with the last of many long prefixes: the table is read once, and not once each.
+#[test]
+fn long_prefixes_are_not_read_for_each_attribute() {
+    let mut hand = Hand::new(0x40, &with_file());
+    hand.0.resize(80 * BLOCK, 0);
+    hand.inode(8, FILE, PLAIN, 0, 5);
+    // 65,535 words for 30,000 attributes without values, of which each ends behind its name.
+    hand.put(Hand::at(8) + 2, &[0xff, 0xff]);
+    for number in 0..30_000_u32 {
+        let at = Hand::at(10) + 12 + 8 * number as usize;
+        let [low, middle, ..] = number.to_le_bytes();
+        hand.put(
+            at,
+            &[
+                3,
+                0xff,
+                0,
+                0,
+                b'a' + (middle >> 5),
+                1 + (middle & 31),
+                low.max(1),
+            ],
+        );
+    }
+    // 128 prefixes of 240 bytes.
+    hand.put(1024 + 91, &[128]);
+    hand.put(1024 + 92, &(70 * BLOCK as u32 / 4).to_le_bytes());
+    for number in 0..128 {
+        let at = 70 * BLOCK + 244 * number;
+        hand.put(at, &[240, 0, 1]);
+        hand.put(at + 3, &[b'p'; 239]);
+    }
+    let reads = Arc::new(AtomicU64::new(0));
+    let image = Box::new(CountedBytes(hand.0, Arc::clone(&reads)));
+    let image = Erofs::open(vec![image]).unwrap();
+    let error = image.xattrs(Ino(8)).unwrap_err().to_string();
+    assert!(
+        error.contains("file has an extended attribute twice"),
+        "{error}"
+    );
+    let reads = reads.load(Ordering::Relaxed);
+    assert!(reads < 100_000, "{reads}");
+}
+
+/// Reads and checks all of an image. What the check accepts can be read.
+fn use_all(image: Vec<u8>) -> tree::Result<u64> {
+    let limits = Limits::default();
+    let image = open(image)?;
+    let bytes = testkit::use_all(&image, &limits).and_then(|bytes| {
+        read_all(&image, &limits)?;
+        Ok(bytes)
+    });
+    let (options, parallel) = (CheckOptions::EVERYTHING, Parallel::new(1));
+    let check = image.check(options, parallel, &NoProgress, &mut |_| ())?;
+    if let (Err(error), 0) = (&bytes, check.findings) {
+        panic!("the check finds nothing, and {error}");
+    }
+    bytes
+}
+
+/// Reads the content of all files but for holes, whose claimed sizes reach 2^63.
+fn read_all(image: &dyn FileSystem, limits: &Limits) -> tree::Result<()> {
+    let inventory = Inventory::of(image, limits)?;
+    let mut buf = vec![0; 1 << 16];
+    for file in inventory.files() {
+        let (ino, mut at) = (inventory.ino(file), 0);
+        while inventory.kind(file) == FileKind::Regular && at < inventory.size(file) {
+            for extent in image.extents(ino, at)? {
+                let mut from = extent.offset;
+                at = extent.offset + extent.len;
+                while extent.kind != ExtentKind::Hole && from < at {
+                    from += image.read_at(ino, from, &mut buf)? as u64;
                 }
             }
-            if rng.chance(20) {
-                damaged.truncate(rng.index(image.len()));
-            }
-            whole += u32::from(use_all(damaged).is_ok());
         }
     }
-    assert!(whole > 100, "damage must not always be found out: {whole}");
+    Ok(())
+}
+
+/// Where the inodes of an image are, but for those in the metabox.
+fn inodes(image: &[u8]) -> Vec<usize> {
+    let field = |at: usize| u32::from_le_bytes(image[1024 + at..][..4].try_into().unwrap());
+    let meta = (field(40) as usize) << image[1024 + 12];
+    let sound = open(image.to_vec()).unwrap();
+    let inventory = Inventory::of(&sound, &Limits::default()).unwrap();
+    let mut nids: Vec<u64> = inventory
+        .files()
+        .map(|file| inventory.ino(file).0)
+        .collect();
+    // The packed inode and the metabox.
+    nids.extend([field(96), field(128)].map(u64::from));
+    let places = nids
+        .into_iter()
+        .map(|nid| meta.saturating_add((nid as usize).saturating_mul(32)));
+    places.filter(|at| *at < image.len() - 64).collect()
+}
+
+/// Changes one to three places of an image: mostly in the fields of an inode and in the attributes
+/// and the index behind it.
+fn damage(rng: &mut Rng, image: &mut Vec<u8>, inodes: &[usize]) {
+    const EDGES: [u64; 12] = [
+        0,
+        1,
+        0x7ff,
+        0x800,
+        0x4001,
+        0x8001,
+        0xffff,
+        0x1_0000,
+        0x7fff_ffff,
+        0xffff_ffff,
+        1 << 40,
+        1 << 63,
+    ];
+    for _ in 0..1 + rng.below(3) {
+        let at = match rng.below(10) {
+            0 | 1 => 1024 + rng.index(144),
+            2..6 => inodes[rng.index(inodes.len())] + rng.index(64),
+            6 | 7 => inodes[rng.index(inodes.len())] + rng.index(400),
+            _ => rng.index(image.len()),
+        };
+        let room = image.len().saturating_sub(at).min(8);
+        let Some(place) = image
+            .get_mut(at..at + room)
+            .filter(|place| !place.is_empty())
+        else {
+            continue;
+        };
+        match rng.below(6) {
+            0 => place[0] = rng.below(256) as u8,
+            1 => place[0] ^= 1 << rng.below(8),
+            2 => place[0] = place[0].wrapping_add(1),
+            3 => place[..room.min(4)].fill(0xff),
+            4 => place[..room.min(4)].fill(0),
+            _ => {
+                let len = [2, 4, 8][rng.index(3)].min(room);
+                place[..len].copy_from_slice(&EDGES[rng.index(12)].to_le_bytes()[..len]);
+            }
+        }
+    }
+    if rng.chance(20) {
+        image.truncate(rng.index(image.len()));
+    }
+}
+
+/// With 5 ms of processor time for each image, and one minute for all.
+#[test]
+fn damaged_images_do_no_harm() {
+    let each = cases(100);
+    let mut images: Vec<Vec<u8>> = IMAGES.into_iter().map(read).collect();
+    images.extend(rare().into_iter().map(|rare| rare.image));
+    let seconds = 60 + each * images.len() as u64 / 200;
+    if !is_bounded("hostile::damaged_images_do_no_harm", seconds) {
+        return;
+    }
+    let mut rng = Rng::new(35);
+    let (mut read, mut refused) = (0, 0);
+    for image in &mut images {
+        // The checksum would find all damage of the superblock.
+        image[1024 + 8] &= !1;
+        assert!(use_all(image.clone()).unwrap() > 5000);
+        let inodes = inodes(image);
+        for _ in 0..each {
+            let mut damaged = image.clone();
+            damage(&mut rng, &mut damaged, &inodes);
+            let is_read = use_all(damaged).is_ok();
+            *(if is_read { &mut read } else { &mut refused }) += 1;
+        }
+    }
+    assert!(
+        read > refused / 20 && refused > read / 20,
+        "{read} read, {refused} refused"
+    );
 }

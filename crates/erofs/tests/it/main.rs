@@ -1,5 +1,6 @@
 //! Tests of EROFS images.
 
+mod hand;
 mod hostile;
 mod kernel;
 mod matrix;

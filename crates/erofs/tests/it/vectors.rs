@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use erofs::Erofs;
 use testkit::golden;
 use tree::manifest::Manifest;
-use tree::{Aspects, CheckOptions, NoProgress, Parallel};
+use tree::{Aspects, ByPath, CheckOptions, ExtentKind, FileSystem, NoProgress, Parallel};
+
+use crate::hand::{RareImage, rare};
 
 /// The names of the images.
 pub(crate) const IMAGES: [&str; 10] = [
@@ -51,5 +53,23 @@ fn images_have_the_content_of_their_manifests_and_no_fault() {
         let manifest = Manifest::of(&image, &Aspects::default()).unwrap();
         golden(path(name, "manifest"), manifest.as_str());
         assert_eq!(findings(&image), "", "{name}");
+    }
+}
+
+#[test]
+fn forms_that_no_mkfs_makes_are_read() {
+    for RareImage {
+        name,
+        image,
+        content,
+    } in rare()
+    {
+        let image = open(image).unwrap();
+        assert_eq!(findings(&image), "", "{name}");
+        let file = image.find("file").unwrap().ino;
+        assert!(image.read("file").unwrap() == content, "{name}");
+        let extents = image.extents(file, 0).unwrap();
+        let holes = (extents.iter()).filter(|extent| extent.kind == ExtentKind::Hole);
+        assert_eq!(holes.map(|hole| hole.len).sum::<u64>(), 8192, "{name}");
     }
 }

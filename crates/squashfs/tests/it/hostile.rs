@@ -198,9 +198,6 @@ pub(crate) fn mutant(rng: &mut Rng, sample: &RawSquashfs) -> Vec<u8> {
     image.bytes
 }
 
-/// The environment variable that marks the process with little memory.
-const CHILD: &str = "RESTOW_MUTANTS";
-
 /// Encodes the parts of the sound image once, however many mutants have them.
 fn remembering(encode: impl Fn(&[u8]) -> Option<Vec<u8>>) -> impl Fn(&[u8]) -> Option<Vec<u8>> {
     const PARTS_MAX: usize = 100;
@@ -217,26 +214,12 @@ fn remembering(encode: impl Fn(&[u8]) -> Option<Vec<u8>>) -> impl Fn(&[u8]) -> O
     }
 }
 
-/// Runs in a process with 256 MiB of address space, and 5 ms of processor time for each image with
-/// one minute for all: unless memory and time are bounded, it dies of a signal.
+/// With 5 ms of processor time for each image, and one minute for all.
 #[test]
 fn mutated_images_do_no_harm() {
-    if std::env::var_os(CHILD).is_none() {
-        let images = cases(900) * CODECS.len();
-        let seconds = 60 + images / 200;
-        let limits = format!("ulimit -v 262144 && ulimit -t {seconds} && exec \"$0\" \"$@\"");
-        let mut child = std::process::Command::new("sh");
-        child
-            .args(["-c", &limits])
-            .arg(std::env::current_exe().unwrap());
-        child.args([
-            "hostile::mutated_images_do_no_harm",
-            "--exact",
-            "--nocapture",
-        ]);
-        // One heap for all threads: otherwise each would reserve 64 MiB of addresses.
-        child.env(CHILD, "1").env("MALLOC_ARENA_MAX", "1");
-        testkit::run(&mut child);
+    let images = cases(900) * CODECS.len() as u64;
+    let test = "hostile::mutated_images_do_no_harm";
+    if !testkit::is_bounded(test, 60 + images / 200) {
         return;
     }
     let (read, refused) = (AtomicU32::new(0), AtomicU32::new(0));
