@@ -22,16 +22,24 @@ pub(crate) struct Hand(pub(crate) Vec<u8>);
 impl Hand {
     /// The root is the inode 0, with its entries in block 4.
     pub(crate) fn new(incompat: u32, entries: &[(&str, u64, u8)]) -> Hand {
-        let mut hand = Hand(vec![0; 16 * BLOCK]);
+        Hand::with_blocks(BLOCK, incompat, entries)
+    }
+
+    fn with_blocks(block: usize, incompat: u32, entries: &[(&str, u64, u8)]) -> Hand {
+        let mut hand = Hand(vec![0; 16 * block]);
         hand.put(1024, &0xe0f5_e1e2_u32.to_le_bytes());
-        hand.put(1024 + 12, &[12]);
+        hand.put(1024 + 12, &[block.ilog2() as u8]);
         hand.put(1024 + 40, &[1]);
         hand.put(1024 + 80, &incompat.to_le_bytes());
         // All four codecs, without their settings.
         hand.put(1024 + 84, &[15]);
-        hand.inode(0, DIR, PLAIN, BLOCK as u64, 4);
+        hand.inode(0, DIR, PLAIN, block as u64, 4);
         hand.directory(4, entries);
         hand
+    }
+
+    fn block(&self) -> usize {
+        1 << self.0[1024 + 12]
     }
 
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
@@ -39,12 +47,12 @@ impl Hand {
     }
 
     /// Where an inode is; it takes 64 bytes, hence two numbers.
-    pub(crate) fn at(nid: usize) -> usize {
-        BLOCK + nid * 32
+    pub(crate) fn at(&self, nid: usize) -> usize {
+        self.block() + nid * 32
     }
 
     pub(crate) fn inode(&mut self, nid: usize, mode: u16, layout: u16, size: u64, block: u32) {
-        let at = Hand::at(nid);
+        let at = self.at(nid);
         self.put(at, &(1 | layout << 1).to_le_bytes());
         self.put(at + 4, &mode.to_le_bytes());
         self.put(at + 8, &size.to_le_bytes());
@@ -56,11 +64,11 @@ impl Hand {
     pub(crate) fn directory(&mut self, block: usize, entries: &[(&str, u64, u8)]) {
         let mut name_at = entries.len() * 12;
         for (number, (name, nid, kind)) in entries.iter().enumerate() {
-            let at = block * BLOCK + number * 12;
+            let at = block * self.block() + number * 12;
             self.put(at, &nid.to_le_bytes());
             self.put(at + 8, &(name_at as u16).to_le_bytes());
             self.put(at + 10, &[*kind]);
-            self.put(block * BLOCK + name_at, name.as_bytes());
+            self.put(block * self.block() + name_at, name.as_bytes());
             name_at += name.len();
         }
     }
@@ -87,12 +95,16 @@ pub(crate) fn with_file() -> [(&'static str, u64, u8); 3] {
 /// A file with a full index whose entries follow.
 pub(crate) fn with_index(incompat: u32, size: u64, header: [u8; 8], index: &[[u8; 8]]) -> Hand {
     let mut hand = Hand::new(incompat, &with_file());
-    hand.inode(8, FILE, FULL, size, 0);
-    hand.put(Hand::at(10), &header);
-    for (number, entry) in index.iter().enumerate() {
-        hand.put(Hand::at(10) + 16 + 8 * number, entry);
-    }
+    put_index(&mut hand, size, header, index);
     hand
+}
+
+fn put_index(hand: &mut Hand, size: u64, header: [u8; 8], index: &[[u8; 8]]) {
+    hand.inode(8, FILE, FULL, size, 0);
+    hand.put(hand.at(10), &header);
+    for (number, entry) in index.iter().enumerate() {
+        hand.put(hand.at(10) + 16 + 8 * number, entry);
+    }
 }
 
 /// A file with records of 16 bytes: stored length and codec, place, beginning in the file.
@@ -100,7 +112,7 @@ pub(crate) fn with_records(size: u64, records: &[[u32; 3]]) -> Hand {
     let header = [records.len() as u8, 0, 0, 0, 0x5, 0, 0, 0];
     let mut hand = with_index(0x83, size, header, &[]);
     for (number, [length, at, from]) in records.iter().enumerate() {
-        let place = Hand::at(10) + 16 + 16 * number;
+        let place = hand.at(10) + 16 + 16 * number;
         hand.put(place, &length.to_le_bytes());
         hand.put(place + 4, &at.to_le_bytes());
         hand.put(place + 12, &from.to_le_bytes());
@@ -133,17 +145,17 @@ fn put_settings(hand: &mut Hand) {
     hand.put(1024 + 144, &[6, 0, 0, 7]);
 }
 
-/// One image of each rare form: of two logical clusters of text, two of nothing, one of noise, and
-/// a half one of text.
-pub(crate) fn rare() -> Vec<RareImage> {
-    let noise = Rng::new(35).bytes(BLOCK);
-    let text = b"how many ways lead to one block? ".repeat(200);
+/// One image of each rare form, with blocks of this size: of two logical clusters of text, two of
+/// nothing, one of noise, and a part of one of text.
+pub(crate) fn rare(block: usize) -> Vec<RareImage> {
+    let noise = Rng::new(35).bytes(block);
+    let text = b"how many ways lead to one block? ".repeat(block / 20);
     let content = [
-        &text[..BLOCK],
-        &text[3..][..BLOCK],
-        &[0; 2 * BLOCK],
+        &text[..block],
+        &text[3..][..block],
+        &vec![0; 2 * block],
         &noise,
-        &text[9..][..2000],
+        &text[9..][..block / 2],
     ];
     let size = content.concat().len() as u64;
     let lz4 = encode(&Settings::Lz4, content[0]);
@@ -152,11 +164,11 @@ pub(crate) fn rare() -> Vec<RareImage> {
     // Codec and 1, stored bytes, begin.
     let pieces = [
         (1, &lz4[..], 0),
-        (4, &zstd, BLOCK),
-        (0, &[], 2 * BLOCK),
-        (0, &[], 3 * BLOCK),
-        (0, &noise, 4 * BLOCK),
-        (1, &tail, 5 * BLOCK),
+        (4, &zstd, block),
+        (0, &[], 2 * block),
+        (0, &[], 3 * block),
+        (0, &noise, 4 * block),
+        (1, &tail, 5 * block),
     ];
     let mut images = Vec::new();
     for (form, name) in (0..).zip([
@@ -166,12 +178,13 @@ pub(crate) fn rare() -> Vec<RareImage> {
         "records of 32 bytes",
     ]) {
         let header = [pieces.len() as u8, 0, 0, 0, 1 | form << 1, 0, 0, 0];
-        let mut hand = with_index(0x83, size, header, &[]);
+        let mut hand = Hand::with_blocks(block, 0x83, &with_file());
+        put_index(&mut hand, size, header, &[]);
         put_settings(&mut hand);
         let record_bytes = 4 << form;
-        let mut place = (Hand::at(10) + 8).next_multiple_of(record_bytes);
+        let mut place = (hand.at(10) + 8).next_multiple_of(record_bytes);
         // Not at the beginning of a block.
-        let mut at = 5 * BLOCK + 100;
+        let mut at = 5 * block + 100;
         if record_bytes == 4 {
             hand.put(place, &(at as u64).to_le_bytes());
             place += 8;
@@ -192,9 +205,9 @@ pub(crate) fn rare() -> Vec<RareImage> {
         images.push((name, hand));
     }
     for (name, is_count) in [("holes by a mark", false), ("holes by a count", true)] {
-        let head = |kind: u16, block: u8| {
+        let head = |kind: u16, number: u8| {
             let [low, high] = kind.to_le_bytes();
-            [low, high, 0, 0, block, 0, 0, 0]
+            [low, high, 0, 0, number, 0, 0, 0]
         };
         // Linux before the mark reads zeros there.
         let hole = head(0x4001, 7);
@@ -212,12 +225,13 @@ pub(crate) fn rare() -> Vec<RareImage> {
             head(1, 9),
         ];
         let advise = if is_count { 6 } else { 0 };
-        let mut hand = with_index(3, size, [0, 0, 0, 0, advise, 0, 0, 0], &index);
+        let mut hand = Hand::with_blocks(block, 3, &with_file());
+        put_index(&mut hand, size, [0, 0, 0, 0, advise, 0, 0, 0], &index);
         put_settings(&mut hand);
         let second = encode(&Settings::Lz4, content[1]);
-        let zeros = encode(&Settings::Lz4, &[0; BLOCK]);
-        for (block, stored) in (5..).zip([&lz4, &second, &zeros, &noise, &tail]) {
-            hand.put((block + 1) * BLOCK - stored.len(), stored);
+        let zeros = encode(&Settings::Lz4, &vec![0; block]);
+        for (number, stored) in (5..).zip([&lz4, &second, &zeros, &noise, &tail]) {
+            hand.put((number + 1) * block - stored.len(), stored);
         }
         images.push((name, hand));
     }

@@ -44,7 +44,7 @@ fn a_directory_leads_to_itself_or_to_another_ones_blocks() {
     let mut hand = Hand::new(4, &[(".", 0, 2), ("..", 0, 2), ("a", 8, 2)]);
     hand.inode(8, DIR, CHUNKS, 200 * BLOCK as u64, 0);
     hand.directory(5, &[(".", 8, 2), ("..", 0, 2)]);
-    hand.put(Hand::at(10), &[5, 0, 0, 0].repeat(200));
+    hand.put(hand.at(10), &[5, 0, 0, 0].repeat(200));
     hand.assert_finds("directory's blocks are not in the order of names");
 }
 
@@ -67,7 +67,7 @@ fn sizes_are_impossible_or_only_claimed() {
     // A hole of any size is one extent.
     let mut hand = Hand::new(0, &with_file());
     hand.inode(8, FILE, PLAIN, 1 << 62, u32::MAX);
-    hand.put(Hand::at(8) + 6, &[0xff, 0xff]);
+    hand.put(hand.at(8) + 6, &[0xff, 0xff]);
     let image = open(hand.0).unwrap();
     assert_eq!(findings(&image), "");
     assert_eq!(image.extents(Ino(8), 0).unwrap().len(), 1);
@@ -105,7 +105,7 @@ fn indexes_lead_nowhere() {
     }
     // 20,000 continued clusters are more than 12 MiB.
     let mut hand = with_index(1, 1 << 30, plain, &[head(5)]);
-    for at in (Hand::at(10) + 24..16 * BLOCK).step_by(8) {
+    for at in (hand.at(10) + 24..16 * BLOCK).step_by(8) {
         hand.put(at, &next(1));
     }
     hand.0.resize(3 << 20, 2);
@@ -123,7 +123,7 @@ fn large_indexes_belong_to_one_file_each() {
         // The addresses of 2,000 chunks each, of which nearly all are the same.
         hand.inode(nid, FILE, CHUNKS, 2000 * BLOCK as u64, 0);
     }
-    hand.put(Hand::at(12), &[5, 0, 0, 0].repeat(2100));
+    hand.put(hand.at(12), &[5, 0, 0, 0].repeat(2100));
     hand.assert_finds("file's index or attributes are also those of another file");
     let mut hand = Hand::new(4, &with_file());
     hand.inode(8, FILE, CHUNKS, 1 << 50, 0);
@@ -171,7 +171,7 @@ fn fragments_and_the_metabox_are_in_themselves() {
     let mut hand = with_index(0x21, 100, whole(0), &[]);
     hand.put(1024 + 96, &[20]);
     hand.inode(20, FILE, FULL, 5000, 0);
-    hand.put(Hand::at(22), &whole(9));
+    hand.put(hand.at(22), &whole(9));
     hand.assert_finds("packed inode or metabox has a fragment");
     with_index(1, 100, whole(0), &[])
         .assert_finds("file has a fragment, and the image no packed inode");
@@ -243,10 +243,7 @@ fn attributes_lead_anywhere() {
         let mut hand = Hand::new(0x40, &with_file());
         hand.inode(8, FILE, PLAIN, 0, 5);
         // Any number of attributes, long prefixes behind the inodes, and noise from there on.
-        hand.put(
-            Hand::at(8) + 2,
-            &[rng.below(256) as u8, rng.below(40) as u8],
-        );
+        hand.put(hand.at(8) + 2, &[rng.below(256) as u8, rng.below(40) as u8]);
         hand.put(1024 + 91, &[rng.below(256) as u8]);
         hand.put(1024 + 92, &(rng.below(9000) as u32).to_le_bytes());
         let mut noise = rng.bytes(12 * BLOCK);
@@ -254,7 +251,7 @@ fn attributes_lead_anywhere() {
             *byte &= 0x8f;
         }
         noise[..8].fill(0);
-        hand.put(Hand::at(10), &noise);
+        hand.put(hand.at(10), &noise);
         hand.findings();
     }
 }
@@ -266,9 +263,9 @@ fn long_prefixes_are_not_read_for_each_attribute() {
     hand.0.resize(80 * BLOCK, 0);
     hand.inode(8, FILE, PLAIN, 0, 5);
     // 65,535 words for 30,000 attributes without values, of which each ends behind its name.
-    hand.put(Hand::at(8) + 2, &[0xff, 0xff]);
+    hand.put(hand.at(8) + 2, &[0xff, 0xff]);
     for number in 0..30_000_u32 {
-        let at = Hand::at(10) + 12 + 8 * number as usize;
+        let at = hand.at(10) + 12 + 8 * number as usize;
         let [low, middle, ..] = number.to_le_bytes();
         hand.put(
             at,
@@ -409,7 +406,7 @@ fn damage(rng: &mut Rng, image: &mut Vec<u8>, inodes: &[usize]) {
 fn damaged_images_do_no_harm() {
     let each = cases(100);
     let mut images: Vec<Vec<u8>> = IMAGES.into_iter().map(read).collect();
-    images.extend(rare().into_iter().map(|rare| rare.image));
+    images.extend(rare(BLOCK).into_iter().map(|rare| rare.image));
     let seconds = 60 + each * images.len() as u64 / 200;
     if !is_bounded("hostile::damaged_images_do_no_harm", seconds) {
         return;

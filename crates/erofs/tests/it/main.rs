@@ -4,4 +4,5 @@ mod hand;
 mod hostile;
 mod kernel;
 mod matrix;
+mod peer;
 mod vectors;

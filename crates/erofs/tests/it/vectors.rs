@@ -62,7 +62,7 @@ fn forms_that_no_mkfs_makes_are_read() {
         name,
         image,
         content,
-    } in rare()
+    } in rare(4096)
     {
         let image = open(image).unwrap();
         assert_eq!(findings(&image), "", "{name}");
