@@ -19,7 +19,7 @@ use crate::index::IndexedFile;
 use crate::piece::PieceKind;
 
 /// Bytes of an entry.
-const ENTRY_BYTES: usize = 12;
+pub(crate) const ENTRY_BYTES: usize = 12;
 
 impl Erofs {
     pub(crate) fn directory(&self, dir: Ino) -> Result<Arc<IndexedFile>> {

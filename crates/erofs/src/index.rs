@@ -25,7 +25,7 @@ pub(crate) const ADVISE_FRAGMENT: u16 = 0x20;
 /// `h_clusterbits`: the whole file is a fragment.
 pub(crate) const WHOLE_FRAGMENT: u8 = 0x80;
 /// `Z_EROFS_LI_D0_CBLKCNT`: the distance is a number of blocks instead.
-const BLOCK_COUNT: u16 = 0x800;
+pub(crate) const BLOCK_COUNT: u16 = 0x800;
 /// Bits of the type in a full index: content goes on behind the shown part; nothing is stored.
 pub(crate) const PARTIAL: u16 = 0x8000;
 pub(crate) const HOLE: u16 = 0x4000;

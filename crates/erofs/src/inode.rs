@@ -174,7 +174,7 @@ impl Inode {
             nlink,
             mtime,
             rdev: if kind.is_device() {
-                decode_device(low)
+                Device::parse(low)
             } else {
                 Device::default()
             },
@@ -195,13 +195,5 @@ impl Inode {
         }
         (metadata.rdev, metadata.mtime) = (self.rdev, self.mtime);
         metadata
-    }
-}
-
-/// The device number as Linux stores it (`new_decode_dev`).
-fn decode_device(stored: u32) -> Device {
-    Device {
-        major: stored >> 8 & 0xfff,
-        minor: (stored & 0xff) | (stored >> 12 & 0xf_ff00),
     }
 }

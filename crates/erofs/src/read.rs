@@ -26,7 +26,7 @@ const EXTENTS_MAX: usize = 1024;
 /// The smallest unit of the formats that can take encoded data.
 const PAGE_BYTES: u64 = 4096;
 /// Longest target of a symbolic link: Linux follows no longer ones.
-const TARGET_BYTES_MAX: u64 = 4095;
+pub(crate) const TARGET_BYTES_MAX: u64 = 4095;
 
 impl Erofs {
     pub(crate) fn regular(&self, file: Ino) -> Result<Arc<IndexedFile>> {

@@ -20,9 +20,9 @@ use crate::piece::{
 };
 
 /// The bits of a length: bytes, content goes on behind the shown part, codec and 1.
-const LENGTH: u32 = (1 << 21) - 1;
-const PARTIAL: u32 = 1 << 27;
-const FORMAT_SHIFT: u32 = 28;
+pub(crate) const LENGTH: u32 = (1 << 21) - 1;
+pub(crate) const PARTIAL: u32 = 1 << 27;
+pub(crate) const FORMAT_SHIFT: u32 = 28;
 /// Number of records of 4 bytes of which only the sum is kept.
 const SUM_RECORDS: u64 = 1024;
 

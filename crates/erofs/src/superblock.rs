@@ -16,9 +16,9 @@ use crate::fields::{u8_at, u16_at, u32_at, u64_at};
 /// Where the superblock is.
 pub(crate) const SUPERBLOCK_AT: u64 = 1024;
 /// `EROFS_SUPER_MAGIC_V1`.
-const MAGIC: u32 = 0xe0f5_e1e2;
+pub(crate) const MAGIC: u32 = 0xe0f5_e1e2;
 /// Bytes of the superblock without extension slots.
-const SUPERBLOCK_BYTES: usize = 128;
+pub(crate) const SUPERBLOCK_BYTES: usize = 128;
 /// Bytes of an extension slot.
 const SLOT_BYTES: usize = 16;
 /// Where the number of the metabox is, in the first extension slot.
@@ -32,12 +32,16 @@ const DEVICE_SLOT_BYTES: usize = 128;
 pub mod compat {
     /// The superblock has a checksum.
     pub const SB_CHKSUM: u32 = 0x1;
+    /// Times are those of modification.
+    pub const MTIME: u32 = 0x2;
     /// Inodes with attributes have a filter of their names.
     pub const XATTR_FILTER: u32 = 0x4;
     /// Shared attributes are in the metabox.
     pub const SHARED_EA_IN_METABOX: u32 = 0x8;
     /// Long prefixes of attributes are in the image itself.
     pub const PLAIN_XATTR_PFX: u32 = 0x10;
+    /// Files have digests, by which Linux shares pages.
+    pub const ISHARE_XATTRS: u32 = 0x20;
 }
 
 /// Bits of [`Superblock::incompat`]: features that a reader must know.

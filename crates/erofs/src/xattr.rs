@@ -17,11 +17,11 @@ use crate::inode::{Inode, MetaAt};
 use crate::superblock::{compat, incompat};
 
 /// Bytes of `struct erofs_xattr_ibody_header`, of a shared attribute's number, and of an entry.
-const HEADER_BYTES: usize = 12;
+pub(crate) const HEADER_BYTES: usize = 12;
 const SHARED_BYTES: u64 = 4;
-const ENTRY_BYTES: usize = 4;
+pub(crate) const ENTRY_BYTES: usize = 4;
 /// The bit of a name's prefix that is one of the image's table.
-const LONG_PREFIX: u8 = 0x80;
+pub(crate) const LONG_PREFIX: u8 = 0x80;
 /// `EROFS_XATTR_FILTER_SEED`.
 const FILTER_SEED: u32 = 0x25bb_e08f;
 

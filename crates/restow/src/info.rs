@@ -26,7 +26,7 @@
 use std::sync::Arc;
 
 use btrfs::{Btrfs, Chunk, Subvolume, block_group, incompat, object};
-use erofs::Erofs;
+use erofs::{Erofs, Kernel};
 use tree::usage::{All, StoredParts, Totals, measure};
 use tree::{ByPath, DirEntry, FileKind, FileSystem, Inventory, Limits, NoProgress, Result, Time};
 
@@ -286,6 +286,8 @@ pub struct ErofsInfo {
     pub block_bytes: u64,
     /// When the image was made.
     pub made: Time,
+    /// The oldest Linux that reads images with these features and codecs.
+    pub min_kernel: Kernel,
     /// Bytes of the image, without further devices.
     pub image_bytes: u64,
     /// Bytes of the contents of all files.
@@ -325,6 +327,7 @@ impl ErofsInfo {
             uuid: superblock.uuid,
             block_bytes: superblock.block_bytes(),
             made: superblock.made,
+            min_kernel: superblock.min_kernel(),
             image_bytes: image.image_bytes()?,
             content_bytes: inventory.content_bytes(),
             inodes: inventory.file_count().into(),

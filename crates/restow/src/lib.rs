@@ -27,6 +27,7 @@ mod usage;
 use std::path::Path;
 
 pub use ::btrfs::{ChecksumType, CreateSummary as BtrfsSummary, NewSubvolume, Profile, Rule};
+pub use ::erofs::{ErofsSummary, Kernel};
 pub use ::sendstream::Version;
 pub use ::squashfs::{CreateSummary as SquashfsSummary, Fragments, flags as squashfs_flags};
 pub use address::{Address, is_same_file};

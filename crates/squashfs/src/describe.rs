@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tree::{Describe, Error, FileId, Result};
+use tree::{Describe, Error, FileId, Result, XattrSets};
 
 use crate::image_writer::ImageWriter;
 use crate::raw::flags;
@@ -17,33 +17,6 @@ pub(crate) struct DescribedFiles {
     pub(crate) sets: XattrSets,
     /// Targets of symbolic links.
     pub(crate) targets: HashMap<FileId, Box<[u8]>>,
-}
-
-/// The set of extended attributes of each file.
-#[derive(Default)]
-pub(crate) struct XattrSets {
-    /// By file, up to the last one that has attributes; [`NO_SET`] for those that have none.
-    numbers: Vec<u32>,
-}
-
-/// As in an inode.
-const NO_SET: u32 = u32::MAX;
-
-impl XattrSets {
-    /// The number of a file's set; `None` if it has no attributes.
-    pub(crate) fn of(&self, file: FileId) -> Option<u32> {
-        let number = self.numbers.get(file.0 as usize).copied();
-        number.filter(|&number| number != NO_SET)
-    }
-
-    fn set(&mut self, file: FileId, number: Option<u32>) {
-        let Some(number) = number else { return };
-        let index = file.0 as usize;
-        if self.numbers.len() <= index {
-            self.numbers.resize(index + 1, NO_SET);
-        }
-        self.numbers[index] = number;
-    }
 }
 
 impl ImageWriter<'_> {

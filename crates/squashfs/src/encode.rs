@@ -1,13 +1,12 @@
 //! The workers' job: read, compress, and prove that the result decodes to the original.
 
-use codec::{Algorithm, Decoder, Encoder, Filters, Settings, ZstdFrame};
-use tree::{ContentReader, Error, Extent, FileId, KeptCount, OldExtents, Result};
+use codec::{Algorithm, Decoder, Encoder, Filters, ZstdFrame};
+use tree::{ContentReader, Error, Extent, FileId, KeptCount, OldExtents, Probe, Result};
 use xxhash::Xxh64;
 
 use crate::code_filter;
 use crate::options::Options;
 use crate::plan::{BatchItem, BlockJob, TailBatch};
-use crate::probe::Probe;
 use crate::raw::{BLOCK_PLAIN, METADATA_BYTES, flags};
 use crate::reuse::{OldBlocks, OldFragment, ReuseMemory};
 
@@ -97,16 +96,6 @@ pub(crate) struct EncodedBlock {
     pub(crate) reused: bool,
 }
 
-/// Whether an encoder takes longer than [`Probe`] to find that data does not compress.
-fn is_slow(settings: &Settings) -> bool {
-    match *settings {
-        Settings::Xz { .. } | Settings::Lz4Hc { .. } | Settings::LzoOptimal { .. } => true,
-        Settings::Zlib { level } => level > 1,
-        Settings::Zstd { level } => level > 5,
-        Settings::Lzo | Settings::Lz4 => false,
-    }
-}
-
 impl EncodedBlock {
     /// The size word.
     pub(crate) fn word(&self) -> u32 {
@@ -134,9 +123,7 @@ impl BlockEncoder<'_> {
             } else {
                 Vec::new()
             },
-            probe: settings
-                .is_some_and(|settings| is_slow(&settings))
-                .then(Probe::new),
+            probe: settings.as_ref().and_then(Probe::before),
             extents: OldExtents::default(),
         }
     }

@@ -1,9 +1,8 @@
 //! The image in progress: its input, and the bytes written so far.
 
 use codec::{Algorithm, Encoder, Settings};
-use tree::{FileId, ImageSummary, Inventory, Lost, Output, Parallel, Result};
+use tree::{FileId, ImageSummary, Inventory, Lost, Output, Parallel, Result, WrittenChecksums};
 
-use crate::checksums::WrittenChecksums;
 use crate::code_filter;
 use crate::compressor::Compressor;
 use crate::metadata::MetadataWriter;

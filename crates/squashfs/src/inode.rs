@@ -9,7 +9,7 @@
     )
 )]
 
-use tree::{Device, Error, FileKind, Result, Time, to_usize};
+use tree::{Error, FileKind, Result, Time, to_usize};
 use zerocopy::IntoBytes;
 
 use crate::metadata::{MetadataPosition, MetadataReader};
@@ -394,55 +394,7 @@ fn parse_symlink(reader: &mut MetadataReader, at: u64) -> Result<(InodeFields, u
     ))
 }
 
-/// Unpacks a device number like the kernel's `new_decode_dev`: 12 bits of major, 20 of minor.
-pub(crate) fn decode_device(rdev: u32) -> Device {
-    Device {
-        major: (rdev >> 8) & 0xfff,
-        minor: (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00),
-    }
-}
-
-/// Packs a device number like the kernel's `new_encode_dev`; `None` if it does not fit.
-pub(crate) fn encode_device(device: Device) -> Option<u32> {
-    let fits = device.major < 1 << 12 && device.minor < 1 << 20;
-    fits.then_some((device.minor & 0xff) | (device.major << 8) | ((device.minor & !0xff) << 12))
-}
-
 /// The nearest time that the format can store.
 pub(crate) fn nearest_seconds(time: Time) -> u32 {
     u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn device_numbers_survive() {
-        for (major, minor) in [(0, 0), (8, 1), (259, 65_535), (4095, (1 << 20) - 1)] {
-            let device = Device { major, minor };
-            assert_eq!(decode_device(encode_device(device).unwrap()), device);
-        }
-        // 259:0x12345 in the kernel's encoding: the minor number's low byte, the major number, the
-        // rest of the minor number.
-        let device = Device {
-            major: 259,
-            minor: 0x1_2345,
-        };
-        assert_eq!(encode_device(device), Some(0x1231_0345));
-        assert_eq!(
-            encode_device(Device {
-                major: 4096,
-                minor: 0
-            }),
-            None
-        );
-        assert_eq!(
-            encode_device(Device {
-                major: 0,
-                minor: 1 << 20
-            }),
-            None
-        );
-    }
 }

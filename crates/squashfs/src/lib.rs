@@ -14,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 mod check;
-mod checksums;
 mod code_filter;
 mod compressor;
 mod create;
@@ -33,7 +32,6 @@ mod lookup_table;
 mod metadata;
 mod options;
 mod plan;
-mod probe;
 mod raw;
 mod read;
 mod reference;

@@ -22,7 +22,7 @@ use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
 use crate::data::{BlockLists, BlockSpan, FileBlocks, TailPart};
 use crate::dir::{self, ListedRanges, ListingEntry, ListingReader};
 use crate::image::{Image, StoredSize};
-use crate::inode::{ImageInode, InodeFields, decode_device};
+use crate::inode::{ImageInode, InodeFields};
 use crate::lookup_table::LookupTable;
 use crate::metadata::{MetadataPosition, MetadataReader};
 use crate::raw::{self, flags};
@@ -508,7 +508,7 @@ impl FileSystem for Squashfs {
             _ => 0,
         };
         let rdev = match inode.body {
-            InodeFields::Device { rdev, .. } => decode_device(rdev),
+            InodeFields::Device { rdev, .. } => tree::Device::parse(rdev),
             _ => tree::Device::default(),
         };
         Ok(Metadata {

@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 
-use tree::{ContentReader, Error, FileId, KeptCount, Progress, Result, ordered, ordered_on_demand};
+use tree::{
+    ChecksumsMark, ContentReader, Error, FileId, KeptCount, Progress, Result, ordered,
+    ordered_on_demand,
+};
 use zerocopy::FromZeros;
 
-use crate::checksums::ChecksumsMark;
 use crate::encode::{BlockEncoder, BlockResult, EncodedBlock};
 use crate::gather::Gather;
 use crate::image_writer::ImageWriter;

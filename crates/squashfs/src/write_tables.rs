@@ -3,15 +3,13 @@
 
 use std::collections::HashMap;
 
-use tree::{EntryId, Error, FileId, FileKind, Result, Time, WalkStep};
+use tree::{EntryId, Error, FileId, FileKind, Result, Time, WalkStep, XattrSets};
 use zerocopy::IntoBytes;
 
-use crate::describe::{DescribedFiles, XattrSets};
+use crate::describe::DescribedFiles;
 use crate::dir::ListingWriter;
 use crate::image_writer::ImageWriter;
-use crate::inode::{
-    DirListing, ImageInode, InodeFields, RegularFile, encode_device, nearest_seconds,
-};
+use crate::inode::{DirListing, ImageInode, InodeFields, RegularFile, nearest_seconds};
 use crate::inode_numbers::InodeNumbers;
 use crate::lookup_table::emit_table;
 use crate::metadata::MetadataWriter;
@@ -318,7 +316,7 @@ impl ImageWriter<'_> {
                 InodeFields::Symlink { target }
             }
             FileKind::BlockDevice | FileKind::CharDevice => {
-                let Some(rdev) = encode_device(self.inventory.metadata(file).rdev) else {
+                let Some(rdev) = self.inventory.metadata(file).rdev.emit() else {
                     let error = Error::Limit("a device number with more than 12 and 20 bits");
                     return Err(error.in_file("store", &self.path(file)));
                 };

@@ -40,14 +40,16 @@ pub use fs::{
 pub use host_ids::HostIds;
 pub use integers::{high_u32, low_u32, to_u64, to_usize, wide_u64};
 pub use output::{
-    MemoryResult, Output, OutputKind, OutputPath, OutputTarget, WrittenExtent, spool, temporary,
+    ChecksumsMark, MemoryResult, Output, OutputKind, OutputPath, OutputTarget, WrittenChecksums,
+    WrittenExtent, spool, temporary,
 };
 pub use prepare::{
-    ContentReader, Describe, Description, Duplicates, Lost, OldExtents, OldImage, Reuse,
+    ContentReader, Describe, Description, Duplicates, Lost, OldExtents, OldImage, Probe, Reuse,
+    WrittenTree, XattrSets,
 };
 pub use read_at::{ReadAt, SequentialReader};
 pub use seekable::Seekable;
-pub use sha256::{Sha256, sha256};
+pub use sha256::{Sha256, sha256, uuid_of};
 pub use summary::ImageSummary;
 pub use table::{RecordTable, Scratch, Strings};
 pub use threads::{NoProgress, Parallel, Progress, ordered, ordered_on_demand};

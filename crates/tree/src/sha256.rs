@@ -7,6 +7,15 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     sha2::Sha256::digest(bytes).into()
 }
 
+/// The UUID that follows from a digest (version 8).
+pub fn uuid_of(digest: [u8; 32]) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid.copy_from_slice(&digest[..16]);
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
 /// The SHA-256 of bytes that arrive in pieces.
 #[derive(Clone, Debug, Default)]
 pub struct Sha256(sha2::Sha256);

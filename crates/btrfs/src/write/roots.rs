@@ -86,7 +86,7 @@ impl Uuids {
         device: Option<[u8; 16]>,
         subvolumes: &[PlannedSubvolume],
     ) -> Uuids {
-        let derived = |number: &[u8]| as_uuid(tree::sha256(&[&fsid[..], number].concat()));
+        let derived = |number: &[u8]| tree::uuid_of(tree::sha256(&[&fsid[..], number].concat()));
         let subvolume = |(index, planned): (u32, &PlannedSubvolume)| {
             let number = [&[3][..], &index.to_le_bytes()].concat();
             planned.options.uuid.unwrap_or_else(|| derived(&number))
@@ -131,15 +131,6 @@ impl Uuids {
         }
         builder.finish()
     }
-}
-
-/// A UUID made from a hash (RFC 9562, version 8).
-pub(crate) fn as_uuid(hash: [u8; 32]) -> [u8; 16] {
-    let mut uuid = [0; 16];
-    uuid.copy_from_slice(&hash[..16]);
-    uuid[6] = uuid[6] & 0x0f | 0x80;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    uuid
 }
 
 /// The input of the root tree, besides the trees that it lists.

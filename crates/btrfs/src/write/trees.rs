@@ -19,7 +19,7 @@ use crate::write::fs_tree::{FileTrees, emit_empty, timespec};
 use crate::write::layout::{
     GroupLayout, Headroom, NewGroup, SECTOR_BYTES, append_copies, append_groups, extend_data,
 };
-use crate::write::roots::{BuiltTrees, RootItems, Uuids, as_uuid};
+use crate::write::roots::{BuiltTrees, RootItems, Uuids};
 use crate::write::space_trees::{
     BlockRef, DataRef, DataRefs, References, emit_extents, emit_free_space, emit_groups, emit_sums,
     set_used,
@@ -96,7 +96,7 @@ impl<'a> TreeWriter<'a> {
         references.data.sort();
         references.blocks.sort_unstable();
         self.references = references;
-        let digest = as_uuid(tree::sha256(&measure.digest()));
+        let digest = tree::uuid_of(tree::sha256(&measure.digest()));
         let fsid = self.options.uuid.unwrap_or(digest);
         self.uuids = Uuids::of(fsid, self.options.device_uuid, &self.trees.plan.subvolumes);
         let (layout, headroom) = self.fit(&mut roots, output)?;

@@ -13,8 +13,8 @@ use restow::{CopyOptions, Format, Version, subvolume_name};
 use tree::OutputPath;
 
 use crate::options::{
-    BtrfsArgs, DirectoryArgs, EditArgs, ImageArgs, RescueArgs, SOURCE_HELP, SOURCE_LONG_HELP,
-    SourceArgs, SquashfsArgs, StreamArgs, ThreadArgs, bytes, open_options,
+    BtrfsArgs, DirectoryArgs, EditArgs, ErofsArgs, ImageArgs, RescueArgs, SOURCE_HELP,
+    SOURCE_LONG_HELP, SourceArgs, SquashfsArgs, StreamArgs, ThreadArgs, bytes, open_options,
 };
 use crate::stream::settings;
 
@@ -23,13 +23,13 @@ use crate::stream::settings;
 /// The format of SRC is detected from its content. The format of DST follows from its name: `.tar`
 /// and `-` are tar archives, `.tar.gz` (`.tgz`), `.tar.xz` (`.txz`) and `.tar.zst` (`.tzst`)
 /// compressed ones; `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a
-/// btrfs image; `.stream` and `.send` are btrfs send streams; a name without an ending is a
-/// directory, and other endings are refused. `--to` overrides this. If DST is an existing
-/// directory, it must be empty, or `--merge` or `--replace` must decide about its contents.
-/// DST appears under its final name only when it is complete and on disk: an error or Ctrl-C leaves
-/// nothing behind. Only a block device is written in place. After `kill -9` or a power failure, a
-/// name like `.DST.restow-PID-N.tmp` can be left beside DST, or `..restow-PID-N.tmp` in it with
-/// `--merge`; the next copy to the same DST removes it.
+/// btrfs image; `.erofs` is an EROFS image; `.stream` and `.send` are btrfs send streams; a name
+/// without an ending is a directory, and other endings are refused. `--to` overrides this. If DST
+/// is an existing directory, it must be empty, or `--merge` or `--replace` must decide about its
+/// contents. DST appears under its final name only when it is complete and on disk: an error or
+/// Ctrl-C leaves nothing behind. Only a block device is written in place. After `kill -9` or a
+/// power failure, a name like `.DST.restow-PID-N.tmp` can be left beside DST, or
+/// `..restow-PID-N.tmp` in it with `--merge`; the next copy to the same DST removes it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,6 +43,7 @@ Examples:
   restow copy --compress zstd:19 src src.squashfs
                                                  directory to SquashFS
   restow copy --compress zstd:9 src src.btrfs    directory to btrfs
+  restow copy --compress lz4:hc src src.erofs    directory to EROFS
   restow copy src.btrfs:home home.squashfs       one subvolume
   restow copy src src.stream                     directory to btrfs send stream
   restow copy src.squashfs dst etc 'usr/*/bin'   selected files
@@ -53,7 +54,7 @@ Examples:
                                                  without object files, owned by root
 
 Environment:
-  SOURCE_DATE_EPOCH  Seconds since 1970: no file in a SquashFS or btrfs image gets a later time
+  SOURCE_DATE_EPOCH  Seconds since 1970: no file in an image gets a later time
 
 Exit codes: 0 success; 1 success, but something could not be preserved; 2 failure.")]
 pub(crate) struct Copy {
@@ -159,6 +160,9 @@ pub(crate) struct Copy {
     pub(crate) btrfs: BtrfsArgs,
 
     #[command(flatten)]
+    pub(crate) erofs: ErofsArgs,
+
+    #[command(flatten)]
     pub(crate) stream: StreamArgs,
 
     #[command(flatten)]
@@ -188,7 +192,7 @@ pub(crate) struct DestinationFormat(Format);
 
 impl ValueEnum for DestinationFormat {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [DestinationFormat; 9] = [
+        const ALL: [DestinationFormat; 10] = [
             DestinationFormat(Format::Dir),
             DestinationFormat(Format::File),
             DestinationFormat(Format::Tar),
@@ -197,6 +201,7 @@ impl ValueEnum for DestinationFormat {
             DestinationFormat(Format::TarZst),
             DestinationFormat(Format::Squashfs),
             DestinationFormat(Format::Btrfs),
+            DestinationFormat(Format::Erofs),
             DestinationFormat(Format::Stream),
         ];
         &ALL
@@ -215,6 +220,7 @@ impl ValueEnum for DestinationFormat {
             Format::TarZst => ("tar.zst", "A tar archive, compressed with zstd"),
             Format::Squashfs => ("squashfs", "A SquashFS image"),
             Format::Btrfs => ("btrfs", "A btrfs image"),
+            Format::Erofs => ("erofs", "An EROFS image"),
             Format::Stream => ("stream", "A btrfs send stream"),
         };
         let value = PossibleValue::new(name).help(help);
@@ -268,6 +274,10 @@ impl Copy {
         match format {
             Format::Squashfs => self.squashfs.set(&self.image, &mut options)?,
             Format::Btrfs => self.btrfs.set(&self.image, &mut options)?,
+            Format::Erofs => {
+                let shared = (&self.squashfs, &self.btrfs);
+                self.erofs.set(&self.image, shared, &mut options)?;
+            }
             Format::Stream => self.set_stream(&mut options)?,
             Format::TarGz | Format::TarXz | Format::TarZst => {
                 options.level = level(format.wrapper(), self.image.compress.as_deref())?;
@@ -324,19 +334,24 @@ fn level(wrapper: Option<Wrapper>, compress: Option<&str>) -> Result<Option<u8>>
 
 /// The headings of options for some formats of the destination only, and these formats. Options
 /// without a heading, and those of sources, apply to all.
-const HEADINGS: [(&str, &[Format]); 5] = [
+const HEADINGS: [(&str, &[Format]); 6] = [
     ("Directories", &[Format::Dir, Format::File]),
     (
-        "SquashFS and btrfs images",
-        &[Format::Squashfs, Format::Btrfs],
+        "SquashFS, btrfs and EROFS images",
+        &[Format::Squashfs, Format::Btrfs, Format::Erofs],
     ),
     ("SquashFS images", &[Format::Squashfs]),
     ("btrfs images", &[Format::Btrfs]),
+    ("EROFS images", &[Format::Erofs]),
     ("btrfs send streams", &[Format::Stream]),
 ];
 
-/// Options of images that apply to send streams too.
+/// Options below the heading of another format that apply to send streams, and to EROFS images.
 const OF_STREAMS: [&str; 2] = ["compress", "uuid"];
+const OF_EROFS: [&str; 4] = ["uuid", "label", "block_size", "mkfs_time"];
+
+/// Options of images that do not apply to EROFS images.
+const NOT_OF_EROFS: [&str; 2] = ["reuse", "trust_mtime"];
 
 /// Options for directories that do not apply to a single file.
 const OF_DIRECTORIES: [&str; 9] = [
@@ -371,8 +386,11 @@ pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, format: Format) -> 
             );
         }
         let is_shared = format == Format::Stream && OF_STREAMS.contains(&id)
+            || format == Format::Erofs && OF_EROFS.contains(&id)
             || format.wrapper().is_some() && id == "compress";
-        if !is_shared && known.is_some_and(|(_, formats)| !formats.contains(&format)) {
+        let is_other = known.is_some_and(|(_, formats)| !formats.contains(&format))
+            || format == Format::Erofs && NOT_OF_EROFS.contains(&id);
+        if !is_shared && is_other {
             let (name, noun) = (option.get_long().unwrap_or(id), format.noun());
             let advice = if format == Format::Tar && id == "compress" {
                 "; name it `.tar.zst`, `.tar.gz` or `.tar.xz`"

@@ -326,7 +326,12 @@ fn report(
         let stored = used_bytes.unwrap_or(written_bytes);
         // Directories and plain tar archives store files uncompressed.
         let ratio = match format {
-            Format::Squashfs | Format::Btrfs | Format::TarGz | Format::TarXz | Format::TarZst
+            Format::Squashfs
+            | Format::Btrfs
+            | Format::Erofs
+            | Format::TarGz
+            | Format::TarXz
+            | Format::TarZst
                 if stored > 0 =>
             {
                 format!(", ratio {:.3}", read_bytes as f64 / stored as f64)

@@ -168,6 +168,10 @@ fn of_note(note: &CopyNote, old: &Path) -> String {
         CopyNote::ExtentsShared(count) => {
             format!("{} shared with others", text::count(*count, "extent"))
         }
+        CopyNote::Recoded(count, reason) => format!(
+            "{} encoded again: {reason}",
+            text::count(*count, "compressed extent")
+        ),
         CopyNote::Decompressed(count, reason) => format!(
             "{} written decompressed: {}",
             text::count(*count, "compressed extent"),

@@ -26,6 +26,7 @@ pub(crate) fn show(info: &ErofsInfo, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "features        {}", list(&info.features))?;
     writeln!(out, "block size      {}", info.block_bytes)?;
     writeln!(out, "made            {}", text::of_time(info.made))?;
+    writeln!(out, "needs           Linux {}", info.min_kernel)?;
     writeln!(out, "image bytes     {image}")?;
     if info.devices > 0 {
         writeln!(out, "further devices {}", info.devices)?;
@@ -51,6 +52,7 @@ pub(crate) fn object(info: &ErofsInfo, object: Object) -> Object {
         .texts("features", info.features.iter().copied())
         .number("block_bytes", info.block_bytes)
         .time("made", info.made)
+        .text("min_kernel", &info.min_kernel.to_string())
         .number("image_bytes", info.image_bytes)
         .number("devices", info.devices)
         .number("content_bytes", info.content_bytes)

@@ -52,12 +52,12 @@ pub(crate) struct BtrfsArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes, conflicts_with = "size")]
     slack: Option<u64>,
 
-    /// Set the label of the file system
+    /// Set the label of the file system, also of an EROFS image
     #[arg(long, value_name = "NAME")]
     label: Option<OsString>,
 
-    /// Set the UUID of the file system, or of the subvolume in a send stream [default: derived from
-    /// its content]
+    /// Set the UUID of the file system, also of an EROFS image, or of the subvolume in a send
+    /// stream [default: derived from its content]
     #[arg(long, value_name = "UUID", value_parser = |words: &str| uuid(words).map(Uuid))]
     uuid: Option<Uuid>,
 
@@ -85,6 +85,11 @@ impl BtrfsArgs {
     /// The UUID that was given.
     pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
         self.uuid.map(|uuid| uuid.0)
+    }
+
+    /// The label that was given.
+    pub(crate) fn label(&self) -> &[u8] {
+        self.label.as_ref().map_or(&[], |label| label.as_bytes())
     }
 }
 
@@ -189,9 +194,7 @@ impl BtrfsArgs {
         btrfs.size = self.size;
         btrfs.slack = self.slack;
         btrfs.uuid = self.uuid();
-        if let Some(label) = &self.label {
-            btrfs.label = label.as_bytes().to_vec();
-        }
+        btrfs.label = self.label().to_vec();
         let default = self.default_subvolume.as_ref();
         btrfs.default_subvolume = default.map(|path| joined(path.as_bytes()));
         for words in &self.as_subvolume {

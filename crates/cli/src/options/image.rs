@@ -8,7 +8,7 @@ use tree::Verify;
 
 /// How images of either format are written.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "SquashFS and btrfs images")]
+#[command(next_help_heading = "SquashFS, btrfs and EROFS images")]
 pub(crate) struct ImageArgs {
     /// Compress data with CODEC, a name with optional settings after colons
     ///
@@ -17,6 +17,8 @@ pub(crate) struct ImageArgs {
     /// is tried on every block. xz:code applies the filter of its processor to machine code; Linux
     /// reads that only if built with the filter. lz4:hc takes a level, 2 to 12. lzo is lzo:1, the
     /// fast one; lzo:8 gives the size of mksquashfs' default for lzo.
+    ///
+    /// EROFS: zstd:1 to zstd:22 [default: zstd:15], gzip:1 to gzip:12, lz4, lz4:hc, or none.
     ///
     /// btrfs: zstd:-15 to zstd:15 [default: zstd:3], zlib:1 to zlib:9, lzo:1 to lzo:9, or none.
     ///
@@ -45,7 +47,7 @@ pub(crate) struct ImageArgs {
     ///
     /// In a SquashFS image, blocks of several files are kept while at least three quarters of their
     /// content is unchanged, which makes the image at most 1/64 larger; kept blocks have the level
-    /// of OLD. See --reuse-exact.
+    /// of OLD. See --reuse-exact. An EROFS image keeps nothing of an old one.
     #[arg(long, value_name = "OLD", conflicts_with = "recompress")]
     pub(crate) reuse: Option<PathBuf>,
 

@@ -21,9 +21,10 @@ use crate::text;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "SquashFS images")]
 pub(crate) struct SquashfsArgs {
-    /// Set the block size: a power of two, 4K to 1M
-    #[arg(long, value_name = "BYTES", value_parser = block_size, default_value = "128K")]
-    pub(crate) block_size: u32,
+    /// Set the block size, also of the units of an EROFS image: a power of two, 4K to 1M [default:
+    /// 128K; 256K for EROFS before Linux 6.15]
+    #[arg(long, value_name = "BYTES", value_parser = block_size)]
+    pub(crate) block_size: Option<u32>,
 
     /// Pack these into shared blocks: none, small files (less than a block), or all, including the
     /// tails of larger files
@@ -48,10 +49,10 @@ pub(crate) struct SquashfsArgs {
     #[arg(long, value_name = "BYTES", value_parser = align)]
     align: Option<u32>,
 
-    /// Set the creation time of the image, as for --all-time [default: SOURCE_DATE_EPOCH, otherwise
-    /// the newest modification time of a file]
+    /// Set the creation time of the image, also of an EROFS image, as for --all-time [default:
+    /// SOURCE_DATE_EPOCH, otherwise the newest modification time of a file]
     #[arg(long, value_name = "TIME", value_parser = mkfs_time)]
-    mkfs_time: Option<u32>,
+    pub(crate) mkfs_time: Option<u32>,
 
     /// Order file data by the priorities in LIST
     ///
@@ -87,6 +88,16 @@ const CODE: &str = "code";
 /// # Errors
 /// There is no such codec or setting.
 pub(crate) fn settings(words: &str) -> Result<Option<Settings>> {
+    settings_of("SquashFS", words)
+}
+
+/// The same for a format of this name, which may have fewer codecs.
+///
+/// # Errors
+/// There is no such codec or setting.
+pub(crate) fn settings_of(format: &str, words: &str) -> Result<Option<Settings>> {
+    let level =
+        |codec: &str, words: &[&str], usual, range| level((format, codec), words, usual, range);
     let mut parts = words.split(':');
     let name = parts.next().unwrap_or_default();
     let rest: Vec<&str> = parts.collect();
@@ -118,8 +129,13 @@ pub(crate) fn settings(words: &str) -> Result<Option<Settings>> {
     Ok(Some(settings))
 }
 
-/// The level among the settings of a codec, within the range that it has in SquashFS.
-fn level(codec: &str, words: &[&str], usual: i16, range: RangeInclusive<i16>) -> Result<i16> {
+/// The level among the settings of a codec, within the range that it has in a format.
+fn level(
+    (format, codec): (&str, &str),
+    words: &[&str],
+    usual: i16,
+    range: RangeInclusive<i16>,
+) -> Result<i16> {
     let word = match words {
         [] => return Ok(usual),
         [word] => word,
@@ -133,10 +149,10 @@ fn level(codec: &str, words: &[&str], usual: i16, range: RangeInclusive<i16>) ->
     let (first, last) = (range.start(), range.end());
     match word.parse() {
         Ok(level) if range.contains(&level) => Ok(level),
-        _ if is_negative && codec == "zstd" => bail!(
+        _ if is_negative && codec == "zstd" && format == "SquashFS" => bail!(
             "zstd in SquashFS has levels {first} to {last}: squashfs-tools 4.5 cannot read the options of an image with a negative one"
         ),
-        _ => bail!("{codec} in SquashFS has levels {first} to {last}"),
+        _ => bail!("{codec} in {format} has levels {first} to {last}"),
     }
 }
 
@@ -144,7 +160,7 @@ fn xz(words: &[&str]) -> Result<Settings> {
     let (mut preset, mut extreme, mut filters) = (6, false, Filters(0));
     for word in words {
         if word.parse::<i64>().is_ok() {
-            preset = level("xz", &[word], 6, 0..=9)? as u8;
+            preset = level(("SquashFS", "xz"), &[word], 6, 0..=9)? as u8;
         } else if *word == "e" {
             extreme = true;
         } else if let Some(bit) = Filters::NAMES.iter().position(|name| name == word) {
@@ -190,6 +206,11 @@ fn fragments(words: &str) -> Result<Fragments> {
 }
 
 impl SquashfsArgs {
+    /// The block size.
+    fn block_bytes(&self) -> u32 {
+        self.block_size.unwrap_or(128 << 10)
+    }
+
     /// How data is compressed.
     pub(crate) fn compression(&self, image: &ImageArgs) -> Result<Option<Settings>> {
         let words = image.compress.as_deref().unwrap_or("zstd:15");
@@ -198,7 +219,7 @@ impl SquashfsArgs {
             dictionary_bytes, ..
         }) = &mut compression
         {
-            *dictionary_bytes = self.block_size.max(8192);
+            *dictionary_bytes = self.block_bytes().max(8192);
         }
         Ok(compression)
     }
@@ -210,7 +231,7 @@ impl SquashfsArgs {
     pub(crate) fn set(&self, image: &ImageArgs, options: &mut CopyOptions) -> Result<()> {
         let squashfs = &mut options.squashfs;
         squashfs.compression = self.compression(image)?;
-        squashfs.block_bytes = self.block_size;
+        squashfs.block_bytes = self.block_bytes();
         squashfs.fragments = self.fragments;
         squashfs.exportable = !self.no_exports;
         squashfs.sparse_max = self.sparse_max;

@@ -41,10 +41,8 @@ fn every_command_reads_them() {
         &dir,
         "diff --ignore mtime,xattrs metabox.erofs lz4-fragments.erofs",
     );
-    // A copy of an EROFS image would be one, which restow does not write.
-    let (code, _, words) = run_in(dir.path(), ["copy", "metabox.erofs", "x.erofs"]);
-    assert_eq!((code, words.contains("--to")), (2, true), "{words}");
-    assert!(!dir.join("x.erofs").exists());
+    ok(&dir, "copy -q metabox.erofs x.erofs");
+    ok(&dir, "diff metabox.erofs x.erofs");
 }
 
 #[test]
@@ -122,4 +120,98 @@ fn lz4_blocks_of_a_newer_mkfs_erofs_stay_as_they_are_stored() {
     let command = command.current_dir(dir.path());
     run(command.args("-q -n -d there x.sqfs".split(' ')));
     ok(&dir, "diff --ignore mtime there src");
+}
+
+#[test]
+fn images_are_made_for_the_linux_that_is_named() {
+    let dir = TempDir::new();
+    fs::create_dir_all(dir.join("src/sub")).unwrap();
+    std::os::unix::fs::symlink("large", dir.join("src/sub/link")).unwrap();
+    fs::write(dir.join("src/sub/small"), "small").unwrap();
+    fs::write(dir.join("src/large"), b"more than a unit ".repeat(40_000)).unwrap();
+    for (options, kernel, codec) in [
+        ("", "6.10", "zstd"),
+        ("--min-kernel 6.15 --block-size 1M", "6.15", "zstd"),
+        ("--compress lz4:hc --min-kernel 5.13", "5.13", "lz4"),
+        ("--compress gzip:9", "6.6", "deflate"),
+    ] {
+        let line = format!(
+            "copy --overwrite --label name --uuid {:032x} {options} src x.erofs",
+            7
+        );
+        let (_, words) = ok(&dir, &line);
+        assert!(words.contains(", ratio "), "{words}");
+        ok(&dir, "diff src x.erofs");
+        let (checked, _) = ok(&dir, "check x.erofs");
+        assert!(checked.starts_with("0 errors in "), "{checked}");
+        let (info, _) = ok(&dir, "info --json x.erofs");
+        let info = object_of(&info);
+        assert_eq!(info["min_kernel"].text(), kernel, "{options}");
+        assert!(info["uuid"].text().ends_with("-000000000007"));
+        assert_eq!(info["label"].text(), "name");
+        let (words, _) = ok(&dir, "info x.erofs");
+        let lines = [
+            format!("codecs          {codec}\n"),
+            format!("needs           Linux {kernel}\n"),
+        ];
+        assert!(lines.iter().all(|line| words.contains(line)), "{words}");
+    }
+    // The times of files, and of the image.
+    let mut command = super::restow([
+        "copy",
+        "-q",
+        "--to",
+        "erofs",
+        "src",
+        "y",
+        "--compress",
+        "none",
+    ]);
+    command.env("SOURCE_DATE_EPOCH", "1234567890");
+    run(command.current_dir(dir.path()));
+    let (info, _) = ok(&dir, "info --json y");
+    assert_eq!(object_of(&info)["min_kernel"].text(), "5.4");
+    assert!(info.contains("\"made\":\"1234567890.0"), "{info}");
+    ok(&dir, "diff --ignore mtime src y");
+    let (code, _, words) = run_in(dir.path(), ["diff", "src", "y"]);
+    assert_eq!((code, words.as_str()), (1, ""));
+}
+
+#[test]
+fn options_that_images_of_erofs_do_not_have_are_refused() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    for (options, words) in [
+        ("--reuse old", "--reuse does not apply to an EROFS image"),
+        (
+            "--fragments none",
+            "--fragments does not apply to an EROFS image",
+        ),
+        (
+            "--nodesize 4096",
+            "--nodesize does not apply to an EROFS image",
+        ),
+        (
+            "--compress xz",
+            "an EROFS image has zstd, gzip, lz4 or none",
+        ),
+        ("--compress zstd:23", "zstd in EROFS has levels 1 to 22"),
+        (
+            "--min-kernel 6.1",
+            "zstd in EROFS needs Linux 6.10 or newer",
+        ),
+        ("--min-kernel six", "a version of Linux is like 6.12"),
+    ] {
+        let line = format!("copy {options} src x.erofs");
+        let (code, _, error) = run_in(dir.path(), line.split(' '));
+        assert_eq!((code, error.contains(words)), (2, true), "{error}");
+        assert!(!dir.join("x.erofs").exists());
+    }
+    let line = "copy --min-kernel 6.15 src x.squashfs";
+    let (code, _, error) = run_in(dir.path(), line.split(' '));
+    let words = "--min-kernel does not apply to a SquashFS image";
+    assert_eq!((code, error.contains(words)), (2, true), "{error}");
+    let (code, _, error) = run_in(dir.path(), ["copy", "--to", "erofs", "src", "-"]);
+    let words = "an EROFS image is not written sequentially";
+    assert_eq!((code, error.contains(words)), (2, true), "{error}");
 }

@@ -1,7 +1,9 @@
 //! Tests of EROFS images.
 
+mod create;
 mod hand;
 mod hostile;
+mod keep;
 mod kernel;
 mod matrix;
 mod peer;

@@ -31,6 +31,8 @@ pub enum Format {
     Squashfs,
     /// A btrfs image.
     Btrfs,
+    /// An EROFS image.
+    Erofs,
     /// A btrfs send stream.
     Stream,
 }
@@ -62,6 +64,7 @@ impl Format {
             | Format::Tar
             | Format::Squashfs
             | Format::Btrfs
+            | Format::Erofs
             | Format::Stream => None,
         }
     }
@@ -70,7 +73,7 @@ impl Format {
     pub fn is_sequential(self) -> bool {
         !matches!(
             self,
-            Format::Dir | Format::File | Format::Squashfs | Format::Btrfs
+            Format::Dir | Format::File | Format::Squashfs | Format::Btrfs | Format::Erofs
         )
     }
 
@@ -82,6 +85,7 @@ impl Format {
             Format::Tar | Format::TarGz | Format::TarXz | Format::TarZst => "a tar archive",
             Format::Squashfs => "a SquashFS image",
             Format::Btrfs => "a btrfs image",
+            Format::Erofs => "an EROFS image",
             Format::Stream => "a btrfs send stream",
         }
     }
@@ -101,7 +105,7 @@ fn refuse_stream(format: Format, dst: &Path) -> Result<()> {
     match format {
         Format::File => refuse!("`restow cat` prints a file to standard output"),
         Format::Dir => refuse!("a directory cannot be written to {name}"),
-        Format::Squashfs | Format::Btrfs => refuse!(
+        Format::Squashfs | Format::Btrfs | Format::Erofs => refuse!(
             "{} is not written sequentially and cannot go to {name}",
             format.noun()
         ),
@@ -120,6 +124,7 @@ fn format_of_name(path: &Path) -> Result<Format> {
             b"tar" => Format::Tar,
             b"sqfs" | b"squashfs" | b"sfs" | b"snap" => Format::Squashfs,
             b"btrfs" => Format::Btrfs,
+            b"erofs" => Format::Erofs,
             b"stream" | b"send" => Format::Stream,
             b"tgz" => Format::TarGz,
             b"txz" => Format::TarXz,
@@ -130,7 +135,7 @@ fn format_of_name(path: &Path) -> Result<Format> {
             b"bz2" | b"tbz2" | b"lz4" | b"lz" => refuse!(
                 "restow compresses archives with gzip, xz or zstd; for others, write to `-` and pipe it into a compressor"
             ),
-            b"zip" | b"7z" | b"rar" | b"cpio" | b"iso" | b"img" | b"ext4" | b"erofs" => refuse!(
+            b"zip" | b"7z" | b"rar" | b"cpio" | b"iso" | b"img" | b"ext4" => refuse!(
                 "restow cannot write the format that this name suggests; choose a format with --to"
             ),
             _ if fs::metadata(path).is_ok_and(|there| !there.is_dir()) => {
@@ -188,6 +193,7 @@ mod tests {
             ("a.tar.zst", Format::TarZst),
             ("a.SQFS", Format::Squashfs),
             ("a.btrfs", Format::Btrfs),
+            ("a.erofs", Format::Erofs),
             ("a.stream", Format::Stream),
             ("restored", Format::Dir),
             (".config", Format::Dir),

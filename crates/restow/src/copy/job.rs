@@ -139,6 +139,14 @@ impl<'a> CopyJob<'a> {
         files.filter_map(choice).collect()
     }
 
+    /// The newest modification time of a file, in seconds since 1970.
+    pub(super) fn newest_mtime(&self) -> i64 {
+        let files = self.inventory.files();
+        let times = files.map(|file| self.inventory.metadata(file).mtime.seconds);
+        let newest = times.max().unwrap_or(0);
+        self.options.epoch.map_or(newest, |epoch| newest.min(epoch))
+    }
+
     /// A verb and the destination, for errors.
     pub(super) fn on_dst(&self, verb: &str) -> String {
         let dst = text::of_host_path(self.dst, "standard output");
@@ -160,9 +168,9 @@ impl<'a> CopyJob<'a> {
     /// Names the file or the destination that an error concerns.
     pub(super) fn name_error<T>(&self, made: tree::Result<T>) -> Result<T> {
         match made {
-            // SquashFS names other files than those of the source, too.
+            // SquashFS and EROFS name other files than those of the source, too.
             Err(error @ tree::Error::File { verb, .. })
-                if verb == "read" || self.format != Format::Squashfs =>
+                if verb == "read" || !matches!(self.format, Format::Squashfs | Format::Erofs) =>
             {
                 Err(self.source.name_error(error))
             }

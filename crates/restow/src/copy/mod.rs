@@ -2,6 +2,7 @@
 
 mod btrfs;
 mod directory;
+mod erofs;
 mod format;
 mod job;
 mod options;
@@ -86,6 +87,7 @@ impl CopyJob<'_> {
             }
             Format::Squashfs => squashfs::write(self, progress, warn),
             Format::Btrfs => btrfs::write(self, progress, warn),
+            Format::Erofs => erofs::write(self, progress),
             Format::Stream => stream::write(self, progress),
         }?;
         if self.other_names > 0 {
@@ -110,9 +112,12 @@ impl SourceTree {
         let times = match format {
             Format::Btrfs => options.host_times,
             // They store no others, and each takes memory.
-            Format::Squashfs | Format::Tar | Format::TarGz | Format::TarXz | Format::TarZst => {
-                HostTimes::Modification
-            }
+            Format::Squashfs
+            | Format::Erofs
+            | Format::Tar
+            | Format::TarGz
+            | Format::TarXz
+            | Format::TarZst => HostTimes::Modification,
             _ => HostTimes::default(),
         };
         if times != HostTimes::default() || options.accept_changed {
@@ -120,6 +125,7 @@ impl SourceTree {
         }
         let keeps_extents = match format {
             Format::Btrfs | Format::Squashfs | Format::Stream => true,
+            Format::Erofs => options.erofs.keeps_extents() && !options.recompress,
             Format::Dir => directory::is_on_btrfs(dst),
             _ => false,
         };

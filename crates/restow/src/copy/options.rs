@@ -65,7 +65,10 @@ pub struct CopyOptions {
     pub host_times: HostTimes,
     /// SquashFS images: the format's own options. Those above count for both.
     pub squashfs: squashfs::Options,
-    /// SquashFS images: the creation time; by default the newest modification time of a file.
+    /// EROFS images: the format's own options. Those above count for both.
+    pub erofs: erofs::Options,
+    /// SquashFS and EROFS images: the creation time; by default the newest modification time of a
+    /// file.
     pub mkfs_time: Option<u32>,
     /// SquashFS images: the order of file data.
     pub priorities: Option<Priorities>,
@@ -123,6 +126,7 @@ impl Default for CopyOptions {
             epoch: None,
             host_times: HostTimes::Modification,
             squashfs: squashfs::Options::default(),
+            erofs: erofs::Options::default(),
             mkfs_time: None,
             priorities: None,
             btrfs: btrfs::Options::default(),
@@ -157,6 +161,7 @@ setters!(CopyOptions {
     epoch: Option<i64>,
     host_times: HostTimes,
     squashfs: squashfs::Options,
+    erofs: erofs::Options,
     mkfs_time: Option<u32>,
     priorities: Option<Priorities>,
     btrfs: btrfs::Options,

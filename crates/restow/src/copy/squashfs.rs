@@ -19,11 +19,8 @@ pub(super) fn write(
     warn: &mut dyn FnMut(Error),
 ) -> Result<CopySummary> {
     let (inventory, all) = (&job.inventory, job.options);
-    let mkfs_time = all.mkfs_time.unwrap_or_else(|| {
-        let files = inventory.files();
-        let times = files.map(|file| inventory.metadata(file).mtime.seconds);
-        times.max().unwrap_or(0).clamp(0, u32::MAX.into()) as u32
-    });
+    let newest = || job.newest_mtime().clamp(0, u32::MAX.into()) as u32;
+    let mkfs_time = all.mkfs_time.unwrap_or_else(newest);
     let priorities = all.priorities.as_ref();
     let options = (all.squashfs.clone())
         .duplicates(all.duplicates)

@@ -29,6 +29,8 @@ pub struct CopySummary {
     pub read_only: Option<bool>,
     /// Further figures of a SquashFS image, without its lists of files.
     pub squashfs: Option<::squashfs::CreateSummary>,
+    /// The same of an EROFS image.
+    pub erofs: Option<::erofs::ErofsSummary>,
     /// The same of a btrfs image.
     pub btrfs: Option<::btrfs::CreateSummary>,
 }
@@ -110,6 +112,8 @@ pub enum CopyNote {
     Cloned(u64),
     /// Extents that several files share.
     ExtentsShared(u64),
+    /// Compressed extents that were encoded again, and the reason.
+    Recoded(u64, &'static str),
     /// Compressed extents that were written decompressed, and the reason.
     Decompressed(u64, String),
 }

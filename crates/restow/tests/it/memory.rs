@@ -39,6 +39,7 @@ fn a_result_in_memory_has_the_bytes_of_a_file() {
     for (name, format) in [
         ("output.squashfs", Format::Squashfs),
         ("output.btrfs", Format::Btrfs),
+        ("output.erofs", Format::Erofs),
         ("output.tar", Format::Tar),
         ("output.tar.zst", Format::TarZst),
         ("output.stream", Format::Stream),

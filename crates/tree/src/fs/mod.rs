@@ -108,6 +108,24 @@ pub struct Device {
     pub minor: u32,
 }
 
+impl Device {
+    /// The number in an image, as the kernel's `new_decode_dev` takes it: 12 bits of major, 20 of
+    /// minor.
+    pub const fn parse(stored: u32) -> Device {
+        Device {
+            major: stored >> 8 & 0xfff,
+            minor: (stored & 0xff) | (stored >> 12 & 0xf_ff00),
+        }
+    }
+
+    /// The number for an image, as the kernel's `new_encode_dev` makes it; `None` if it does not
+    /// fit.
+    pub fn emit(self) -> Option<u32> {
+        let fits = self.major < 1 << 12 && self.minor < 1 << 20;
+        fits.then_some((self.minor & 0xff) | (self.major << 8) | ((self.minor & !0xff) << 12))
+    }
+}
+
 /// File attributes other than the mode (`FS_IOC_GETFLAGS`, bits of `FS_*_FL` in linux/fs.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileAttributes(pub u32);
@@ -528,3 +546,39 @@ pub fn entry_named(mut entries: Vec<DirEntry>, name: &[u8]) -> Result<DirEntry> 
 /// The error of [`FileSystem::read_encoded`] for file systems without encoded extents.
 pub(crate) const NOTHING_ENCODED: Error =
     Error::InvalidInput("this file system holds no encoded extents");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_survive() {
+        for (major, minor) in [(0, 0), (8, 1), (259, 65_535), (4095, (1 << 20) - 1)] {
+            let device = Device { major, minor };
+            assert_eq!(Device::parse(device.emit().unwrap()), device);
+        }
+        // 259:0x12345 in the kernel's encoding: the minor number's low byte, the major number, the
+        // rest of the minor number.
+        let device = Device {
+            major: 259,
+            minor: 0x1_2345,
+        };
+        assert_eq!(device.emit(), Some(0x1231_0345));
+        assert_eq!(
+            Device {
+                major: 4096,
+                minor: 0
+            }
+            .emit(),
+            None
+        );
+        assert_eq!(
+            Device {
+                major: 0,
+                minor: 1 << 20
+            }
+            .emit(),
+            None
+        );
+    }
+}

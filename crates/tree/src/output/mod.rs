@@ -1,5 +1,6 @@
 //! An output that appears complete or not at all.
 
+mod checksums;
 mod encoded;
 mod file;
 mod path;
@@ -13,6 +14,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use self::checksums::{ChecksumsMark, WrittenChecksums};
 pub use self::encoded::WrittenExtent;
 use self::file::FileTarget;
 pub use self::path::OutputPath;

@@ -110,3 +110,31 @@ impl Describe<'_> {
         Ok(described)
     }
 }
+
+/// The set of extended attributes of each file.
+#[derive(Default)]
+pub struct XattrSets {
+    /// By file, up to the last one that has attributes; [`NO_SET`] for those that have none.
+    numbers: Vec<u32>,
+}
+
+/// As in an inode.
+const NO_SET: u32 = u32::MAX;
+
+impl XattrSets {
+    /// The number of a file's set; `None` if it has no attributes.
+    pub fn of(&self, file: FileId) -> Option<u32> {
+        let number = self.numbers.get(file.0 as usize).copied();
+        number.filter(|&number| number != NO_SET)
+    }
+
+    /// Gives a file its set, if it has one. Files come in ascending order.
+    pub fn set(&mut self, file: FileId, number: Option<u32>) {
+        let Some(number) = number else { return };
+        let index = file.0 as usize;
+        if self.numbers.len() <= index {
+            self.numbers.resize(index + 1, NO_SET);
+        }
+        self.numbers[index] = number;
+    }
+}

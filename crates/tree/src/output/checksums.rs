@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tree::{Error, Parallel, ReadAt, Result, ordered};
+use crate::{Error, Parallel, ReadAt, Result, Sha256, ordered};
 use xxhash::Xxh64;
 
 /// Bytes covered by one checksum.
@@ -12,7 +12,7 @@ const READ_BYTES: usize = 128 << 10;
 
 /// Checksums of the bytes written, one for each [`CHUNK_BYTES`], so that any number of threads can
 /// compare them.
-pub(crate) struct WrittenChecksums {
+pub struct WrittenChecksums {
     open: Xxh64,
     /// Number of bytes that `open` covers.
     open_bytes: u64,
@@ -20,14 +20,21 @@ pub(crate) struct WrittenChecksums {
 }
 
 /// A saved state of [`WrittenChecksums`].
-pub(crate) struct ChecksumsMark {
+pub struct ChecksumsMark {
     open: Xxh64,
     open_bytes: u64,
     done: usize,
 }
 
+impl Default for WrittenChecksums {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl WrittenChecksums {
-    pub(crate) fn new() -> Self {
+    /// Of no bytes yet.
+    pub fn new() -> Self {
         WrittenChecksums {
             open: Xxh64::new(0),
             open_bytes: 0,
@@ -36,7 +43,7 @@ impl WrittenChecksums {
     }
 
     /// Marks the current state.
-    pub(crate) fn mark(&self) -> ChecksumsMark {
+    pub fn mark(&self) -> ChecksumsMark {
         ChecksumsMark {
             open: self.open,
             open_bytes: self.open_bytes,
@@ -45,13 +52,13 @@ impl WrittenChecksums {
     }
 
     /// Forgets the bytes appended since the mark.
-    pub(crate) fn rewind(&mut self, mark: ChecksumsMark) {
+    pub fn rewind(&mut self, mark: ChecksumsMark) {
         (self.open, self.open_bytes) = (mark.open, mark.open_bytes);
         self.done.truncate(mark.done);
     }
 
     /// Appends bytes that were written.
-    pub(crate) fn add(&mut self, mut bytes: &[u8]) {
+    pub fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = CHUNK_BYTES - self.open_bytes;
             let (now, later) = bytes.split_at(room.min(bytes.len() as u64) as usize);
@@ -65,8 +72,20 @@ impl WrittenChecksums {
         }
     }
 
+    /// The SHA-256 of all checksums: the same for the same bytes.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        for sum in self.done.iter().chain([&self.open.digest()]) {
+            digest.update(&sum.to_le_bytes());
+        }
+        digest.finish()
+    }
+
     /// Compares the checksums with the output's bytes, starting at `at`.
-    pub(crate) fn compare(&self, output: &dyn ReadAt, at: u64, parallel: Parallel) -> Result<()> {
+    ///
+    /// # Errors
+    /// The output cannot be read, or differs.
+    pub fn compare(&self, output: &dyn ReadAt, at: u64, parallel: Parallel) -> Result<()> {
         let whole = self.done.iter().map(|&sum| (CHUNK_BYTES, sum));
         let last = (self.open_bytes > 0).then(|| (self.open_bytes, self.open.digest()));
         let chunks = (0u64..).zip(whole.chain(last));

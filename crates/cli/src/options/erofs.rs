@@ -1,0 +1,66 @@
+//! How EROFS images are written.
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use codec::Settings;
+use restow::{CopyOptions, Kernel};
+
+use super::image::ImageArgs;
+use super::squashfs::{SquashfsArgs, settings_of};
+use super::{BtrfsArgs, epoch};
+
+/// How EROFS images are written.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "EROFS images")]
+pub(crate) struct ErofsArgs {
+    /// Make an image that Linux VERSION and newer can read
+    ///
+    /// From 6.15 on, compressed data is stored without gaps, holes take no space, and compressed
+    /// data of the source is kept. For older versions, each unit of data begins at a multiple of 4
+    /// KiB, which makes the image 2 to 10 % larger, the less the larger its units are
+    /// (--block-size). zstd needs 6.10, gzip 6.6, lz4 5.13.
+    #[arg(long, value_name = "VERSION", default_value = "6.12")]
+    min_kernel: Kernel,
+
+    /// Give each regular file the SHA-256 of its content as the attribute
+    /// trusted.erofs.fingerprint, by which Linux 7.0 shares the memory of equal files between
+    /// images that are mounted with inode_share
+    #[arg(long)]
+    content_digest: bool,
+}
+
+impl ErofsArgs {
+    /// Sets the options for an image.
+    ///
+    /// # Errors
+    /// The codec is impossible, or `SOURCE_DATE_EPOCH` is.
+    pub(crate) fn set(
+        &self,
+        image: &ImageArgs,
+        (squashfs, btrfs): (&SquashfsArgs, &BtrfsArgs),
+        options: &mut CopyOptions,
+    ) -> Result<()> {
+        let words = image.compress.as_deref().unwrap_or("zstd:15");
+        let compression = settings_of("EROFS", words).and_then(check);
+        let compression = compression.with_context(|| format!("--compress {words}"))?;
+        let erofs = &mut options.erofs;
+        erofs.compression = compression;
+        erofs.min_kernel = self.min_kernel;
+        erofs.content_digest = self.content_digest;
+        erofs.unit_bytes = squashfs.block_size.unwrap_or(0);
+        erofs.uuid = btrfs.uuid();
+        erofs.label = btrfs.label().to_vec();
+        options.mkfs_time = squashfs.mkfs_time;
+        options.epoch = epoch()?;
+        Ok(())
+    }
+}
+
+fn check(settings: Option<Settings>) -> Result<Option<Settings>> {
+    match settings {
+        None | Some(Settings::Zstd { .. } | Settings::Zlib { .. }) => {}
+        Some(Settings::Lz4 | Settings::Lz4Hc { .. }) => {}
+        Some(_) => bail!("an EROFS image has zstd, gzip, lz4 or none"),
+    }
+    Ok(settings)
+}

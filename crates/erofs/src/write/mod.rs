@@ -1,0 +1,172 @@
+//! Creates an image from a tree of files.
+//!
+//! The data is written first, in the order of names, while worker threads compress ahead. Then
+//! comes the metadata: the blocks of directories, attributes that several files have, and the
+//! inodes with their indexes, in the order of the inventory, the root first. The superblock comes
+//! last.
+
+mod block;
+mod data;
+mod digest;
+mod encode;
+mod image;
+mod index;
+mod layout;
+mod options;
+mod plan;
+mod superblock;
+mod tables;
+mod verify;
+mod xattrs;
+
+use std::collections::HashMap;
+
+use tree::{
+    Describe, Duplicates, Error, FileId, Inventory, Output, Parallel, Progress, ReadAt, Result,
+    Scratch, Time,
+};
+
+use self::block::BLOCK_BYTES;
+use self::image::ImageWriter;
+use self::layout::{ImageContent, InodeLayout};
+pub use self::options::{ErofsSummary, Options};
+use self::xattrs::{DIGEST_NAME, XattrTable, is_storable};
+use crate::image::Erofs;
+use crate::read::TARGET_BYTES_MAX;
+
+/// The targets of symbolic links.
+type LinkTargets = HashMap<FileId, Box<[u8]>>;
+
+/// Creates an image of a tree. The same tree and options give the same bytes,
+/// for any number of threads. The caller commits the output.
+///
+/// Only the modification time is kept. Sockets and devices are stored.
+///
+/// # Errors
+/// [`Error::InvalidInput`] for options that are impossible; [`Error::File`] if a file cannot be
+/// read, changes while it is read, or exceeds the limits of the format; [`Error::Limit`] for more
+/// than the format holds; [`Error::Io`] if the output cannot be written, or does not return the
+/// bytes written.
+pub fn create(
+    inventory: &Inventory,
+    options: &Options,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    output: &mut Output,
+) -> Result<ErofsSummary> {
+    options.check()?;
+    progress.expect(
+        Some(inventory.file_count().into()),
+        Some(inventory.content_bytes()),
+    );
+    let scratch = output.tables()?;
+    Scratch::catch(|| {
+        let mut writer = ImageWriter::new(inventory, options, parallel, output);
+        writer.write(&scratch, progress)?;
+        writer.summary.image.unreadable = writer.lost.into_paths(inventory);
+        Ok(writer.summary)
+    })
+}
+
+impl<'a> ImageWriter<'a> {
+    fn write(&mut self, scratch: &Scratch, progress: &dyn Progress) -> Result<()> {
+        let duplicates = if self.options.duplicates {
+            match Duplicates::find(self.inventory, self.parallel) {
+                // Every unreadable file is met again later, and listed then.
+                Err(_) if self.options.skip_unreadable => Duplicates::default(),
+                found => found?,
+            }
+        } else {
+            Duplicates::default()
+        };
+        self.summary.image.duplicates = duplicates.len() as u64;
+        let (mut xattrs, targets) = self.describe()?;
+        let shared_xattrs = xattrs.finish(&duplicates)?;
+        let data = self.write_data(&duplicates, &xattrs, scratch, progress)?;
+        let (epoch, made) = self.times();
+        let lost = std::mem::take(&mut self.lost);
+        let content = ImageContent {
+            inventory: self.inventory,
+            options: self.options,
+            lost: &lost,
+            duplicates: &duplicates,
+            data: &data,
+            xattrs: &xattrs,
+            targets: &targets,
+            epoch,
+        };
+        if self.options.content_digest {
+            xattrs.set_digests(self.digests(&content, scratch)?);
+        }
+        let behind_data = self.at;
+        let shared_bytes = shared_xattrs.len() as u64;
+        let layout = InodeLayout::new(&content, behind_data, shared_bytes, scratch)?;
+        self.write_tables(&content, &layout, &shared_xattrs)?;
+        self.summary.metadata_bytes = self.at - behind_data;
+        self.finish(&content, &layout, made)?;
+        if self.options.verify.decodes_encoded() {
+            let written = self.output.reader()?;
+            let start = BLOCK_BYTES as u64;
+            self.written.compare(&*written, start, self.parallel)?;
+            let image = Erofs::open(vec![Box::new(written) as Box<dyn ReadAt>])?;
+            verify::tree(&image, &content, &layout, self.parallel)?;
+        }
+        self.lost = lost;
+        Ok(())
+    }
+
+    /// The time of compact inodes, and how many seconds later the image was made.
+    fn times(&self) -> (Time, u32) {
+        let made = self.options.made;
+        let mut seconds = made;
+        if self.options.has_records() {
+            // Compact inodes have the seconds after it.
+            for file in self.inventory.files() {
+                let mtime = self.options.clamped(self.inventory.metadata(file).mtime);
+                seconds = seconds.min(mtime.seconds);
+            }
+            // Those of the last 136 years, if one file is older.
+            seconds = seconds.max(made.saturating_sub(u32::MAX.into()));
+        }
+        let epoch = Time {
+            seconds,
+            nanoseconds: 0,
+        };
+        (epoch, u32::try_from(made - seconds).unwrap_or(u32::MAX))
+    }
+
+    /// Reads link targets and extended attributes; skips files for
+    /// which that fails if the options allow it.
+    fn describe(&mut self) -> Result<(XattrTable<'a>, LinkTargets)> {
+        let (inventory, has_digests) = (self.inventory, self.options.content_digest);
+        let mut xattrs = XattrTable::new(inventory, has_digests);
+        let mut targets = LinkTargets::new();
+        let describe = Describe {
+            inventory,
+            xattrs: self.options.xattrs,
+            skip_unreadable: self.options.skip_unreadable,
+        };
+        self.lost = describe.read(
+            self.parallel,
+            &mut self.summary.image,
+            |description| match &description.target {
+                Some(target) if target.len() as u64 > TARGET_BYTES_MAX => Err(Error::Limit(
+                    "the target of a symbolic link is longer than Linux allows",
+                )),
+                Some(target) if target.is_empty() => {
+                    Err(Error::Unsupported("a symbolic link without a target"))
+                }
+                _ => Ok(()),
+            },
+            |xattr| is_storable(xattr) && !(has_digests && *xattr.name == *DIGEST_NAME),
+            |file, description| {
+                targets.extend(description.target.map(|target| (file, target)));
+                let added = xattrs.add(file, description.xattrs);
+                added.map_err(|error| {
+                    error.in_file("store", &inventory.path(inventory.first_name(file)))
+                })
+            },
+        )?;
+        Ok((xattrs, targets))
+    }
+}

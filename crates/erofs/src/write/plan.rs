@@ -1,0 +1,555 @@
+//! Plans the data to store and its order: a pure function of the inventory and the options.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use codec::Algorithm;
+use tree::{
+    Duplicates, Encoding, Error, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind,
+    Inventory, Lost, Result,
+};
+
+use super::block::{BLOCK_BYTES, BLOCK_LOG2, fits_inline};
+use super::options::Options;
+use crate::kernel::Kernel;
+
+/// The smallest file whose holes are looked for before it is read.
+const SPARSE_BYTES_MIN: u64 = 64 << 10;
+/// The largest chunk of a file: its logarithm is that of a block and 5 bits.
+const CHUNK_LOG2_MAX: u8 = BLOCK_LOG2 + 31;
+/// The most bytes that a file may take beyond its data, for the index of its holes.
+const INDEX_BYTES_MAX: u64 = 1 << 30;
+/// The share of a file's data that is left when it is compressed, for the choice of a form.
+const RATIO: u64 = 3;
+
+/// The longest content of an extent of btrfs.
+const BTRFS_BYTES: u32 = 128 << 10;
+
+/// How the content of a file is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DataForm {
+    /// Uncompressed, in a row, with or without an inline tail.
+    Flat,
+    /// Uncompressed chunks of this logarithm of bytes; holes are left out.
+    Chunks(u8),
+    /// Compressed units.
+    Units,
+    /// In the packed inode.
+    Packed,
+}
+
+/// A part of a file to store, at most as long as a unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataPart {
+    pub(crate) file: FileId,
+    pub(crate) form: DataForm,
+    pub(crate) from: u64,
+    pub(crate) len: usize,
+    /// It is a hole, and need not be read.
+    pub(crate) is_hole: bool,
+    /// Parts of the file may come before it, or after it.
+    pub(crate) is_first: bool,
+    pub(crate) is_last: bool,
+}
+
+/// A job for a worker.
+pub(crate) enum DataJob {
+    Part(DataPart),
+    /// A hole of any length, which is not stored.
+    Hole {
+        part: DataPart,
+        bytes: u64,
+    },
+    /// An extent of a file to copy as the source stores it, if it is valid in this image.
+    Keep {
+        part: DataPart,
+        extent: Extent,
+    },
+    /// Small files, each at this offset in a unit of the packed inode.
+    Packed {
+        files: Vec<(FileId, u32)>,
+        len: usize,
+    },
+    /// A file that is a part of stored data, which becomes a unit of the packed inode as it is
+    /// stored; `None` if it is there.
+    Fragment {
+        file: FileId,
+        id: ExtentId,
+        offset: u64,
+        extent: Option<Extent>,
+    },
+    /// The source cannot tell where a file's data is.
+    Unreadable {
+        file: FileId,
+        error: Error,
+    },
+}
+
+/// The jobs for all files, in the order of their names.
+pub(crate) struct DataJobs<'a, I> {
+    inventory: &'a Inventory<'a>,
+    options: &'a Options,
+    files: I,
+    open: Option<FileJobs<'a>>,
+    packed: Vec<(FileId, u32)>,
+    packed_len: usize,
+    /// The stored data that is in the packed inode.
+    fragments: HashSet<ExtentId>,
+    keep: Option<&'a Keep>,
+    /// A file that begins when the packed unit before it is done.
+    next: Option<FileId>,
+}
+
+/// All jobs, without those of files that are lost.
+pub(crate) fn jobs<'a>(
+    inventory: &'a Inventory<'a>,
+    options: &'a Options,
+    duplicates: &'a Duplicates,
+    lost: &Lost,
+    keep: Option<&'a Keep>,
+) -> DataJobs<'a, impl Iterator<Item = FileId> + use<'a>> {
+    let lost: Vec<FileId> = lost.files().collect();
+    let files = inventory.names().filter_map(move |entry| {
+        let file = inventory.file(entry);
+        let is_stored = inventory.is_first_name(entry)
+            && inventory.kind(file) == FileKind::Regular
+            && inventory.size(file) > 0
+            && duplicates.original(file).is_none()
+            && lost.binary_search(&file).is_err();
+        is_stored.then_some(file)
+    });
+    DataJobs {
+        inventory,
+        options,
+        files,
+        open: None,
+        packed: Vec::new(),
+        packed_len: 0,
+        fragments: HashSet::new(),
+        keep,
+        next: None,
+    }
+}
+
+impl<I: Iterator<Item = FileId>> DataJobs<'_, I> {
+    /// The unit of the packed inode that is filled.
+    fn close_packed(&mut self) -> Option<DataJob> {
+        if self.packed.is_empty() {
+            return None;
+        }
+        // Each unit begins at a block, so that an index of blocks can hold it, too.
+        let len = self.packed_len.next_multiple_of(BLOCK_BYTES);
+        self.packed_len = 0;
+        let files = std::mem::take(&mut self.packed);
+        Some(DataJob::Packed { files, len })
+    }
+
+    /// The job for a small file that is one stored extent or a part of one, if that can be kept.
+    fn kept_file(&mut self, file: FileId, size: u64) -> Result<Option<DataJob>> {
+        let Some(keep) = self.keep else {
+            return Ok(None);
+        };
+        let extent = self.inventory.extents(file).next()?;
+        let Some(extent) = extent.filter(|extent| extent.len == size) else {
+            return Ok(None);
+        };
+        let ExtentKind::Encoded(encoding) = extent.kind else {
+            return Ok(None);
+        };
+        if !keep.can_keep(&encoding) {
+            return Ok(None);
+        }
+        let offset = encoding.unencoded_offset;
+        if let Some(id) = extent.id.filter(|_| encoding.unencoded_len > size) {
+            let extent = self.fragments.insert(id).then_some(extent);
+            return Ok(Some(DataJob::Fragment {
+                file,
+                id,
+                offset,
+                extent,
+            }));
+        }
+        if offset > 0 {
+            keep.recoded(MIDDLE);
+            return Ok(None);
+        }
+        let part = DataPart {
+            file,
+            form: DataForm::Units,
+            from: 0,
+            len: size as usize,
+            is_hole: false,
+            is_first: true,
+            is_last: true,
+        };
+        Ok(Some(DataJob::Keep { part, extent }))
+    }
+}
+
+impl<I: Iterator<Item = FileId>> Iterator for DataJobs<'_, I> {
+    type Item = DataJob;
+
+    fn next(&mut self) -> Option<DataJob> {
+        loop {
+            if let Some(open) = &mut self.open {
+                if let Some(job) = open.next() {
+                    return Some(job);
+                }
+                self.open = None;
+            }
+            let again = self.next.take();
+            let Some(file) = again.or_else(|| self.files.next()) else {
+                return self.close_packed();
+            };
+            let size = self.inventory.size(file);
+            match form(self.inventory, self.options, file, size) {
+                Ok(DataForm::Packed) => {
+                    let kept = match again {
+                        Some(_) => Ok(None),
+                        None => self.kept_file(file, size),
+                    };
+                    match kept {
+                        Ok(None) => {}
+                        Ok(Some(job)) => return Some(job),
+                        Err(error) => return Some(DataJob::Unreadable { file, error }),
+                    }
+                    let len = size as usize;
+                    if self.packed_len + len > self.options.unit() {
+                        self.next = Some(file);
+                        return self.close_packed();
+                    }
+                    self.packed.push((file, self.packed_len as u32));
+                    self.packed_len += len;
+                }
+                Ok(form) => {
+                    self.open = Some(FileJobs::new(
+                        (self.inventory, self.options),
+                        file,
+                        form,
+                        self.keep,
+                    ));
+                }
+                Err(error) => return Some(DataJob::Unreadable { file, error }),
+            }
+        }
+    }
+}
+
+/// How a file of this size, which is not empty, is stored.
+fn form(inventory: &Inventory, options: &Options, file: FileId, size: u64) -> Result<DataForm> {
+    let is_compressed = options.compression.is_some();
+    if is_compressed && options.has_fragments() && size < options.unit() as u64 {
+        return Ok(DataForm::Packed);
+    }
+    if is_compressed && options.has_records() {
+        return Ok(DataForm::Units);
+    }
+    let is_small = !options.has_fragments() && size < BLOCK_BYTES as u64;
+    let (usual, index_bytes) = if is_compressed && !is_small {
+        (DataForm::Units, size / (BLOCK_BYTES as u64 / 8))
+    } else {
+        (DataForm::Flat, 0)
+    };
+    if size < SPARSE_BYTES_MIN {
+        return Ok(usual);
+    }
+    let holes = Holes::find(&mut inventory.extents(file), size)?;
+    let data_bytes = holes.data_bytes;
+    let usual_bytes = match usual {
+        DataForm::Flat => size,
+        // A unit of zeros takes a block, if it cannot be shared.
+        _ if !options.has_fragments() => {
+            let zeros = (size - data_bytes) / options.unit() as u64 * BLOCK_BYTES as u64;
+            index_bytes + zeros + data_bytes / RATIO
+        }
+        _ => index_bytes + data_bytes / RATIO,
+    };
+    let (log2, chunks_bytes) = if options.min_kernel < Kernel::CHUNKS {
+        (BLOCK_LOG2, u64::MAX)
+    } else {
+        holes.best_chunks(size)
+    };
+    // A sixteenth of what it takes is worth another form.
+    let is_better = chunks_bytes < usual_bytes - usual_bytes / 16;
+    let bytes = if is_better { chunks_bytes } else { usual_bytes };
+    if bytes > data_bytes.saturating_add(INDEX_BYTES_MAX) {
+        return Err(Error::Limit(
+            "its holes take more than 1 GiB in an image for Linux before 6.15; compressed for --min-kernel 6.15, each takes 32 bytes",
+        ));
+    }
+    Ok(if is_better {
+        DataForm::Chunks(log2)
+    } else {
+        usual
+    })
+}
+
+/// Where a file has data.
+struct Holes {
+    data_bytes: u64,
+    /// For each size of chunks, how many have data, and the number of the last one and 1.
+    chunks: [(u64, u64); (CHUNK_LOG2_MAX - BLOCK_LOG2) as usize + 1],
+}
+
+impl Holes {
+    fn find(extents: &mut Extents, size: u64) -> Result<Holes> {
+        let mut holes = Holes {
+            data_bytes: 0,
+            chunks: [(0, 0); _],
+        };
+        while let Some(extent) = extents.next()? {
+            if !extent.kind.has_data() {
+                continue;
+            }
+            holes.data_bytes += extent.len;
+            for (log2, (count, end)) in (BLOCK_LOG2..).zip(&mut holes.chunks) {
+                let first = (extent.offset >> log2).max(*end);
+                let after = ((extent.end().min(size) - 1) >> log2) + 1;
+                *count += after.saturating_sub(first);
+                *end = after.max(*end);
+            }
+        }
+        Ok(holes)
+    }
+
+    /// The logarithm of the chunks that take the fewest bytes, and these.
+    fn best_chunks(&self, size: u64) -> (u8, u64) {
+        let all = (BLOCK_LOG2..).zip(&self.chunks).map(|(log2, (count, _))| {
+            let data_bytes = count.checked_shl(log2.into()).unwrap_or(u64::MAX);
+            let index_bytes = ((size - 1) >> log2).saturating_add(1).saturating_mul(4);
+            (log2, data_bytes.min(size).saturating_add(index_bytes))
+        });
+        all.min_by_key(|(_, bytes)| *bytes)
+            .unwrap_or((BLOCK_LOG2, u64::MAX))
+    }
+}
+
+/// The reasons why compressed extents are encoded again.
+const MIDDLE: &str = "parts from the middle of an extent";
+const CODEC: &str = "codecs that EROFS does not have";
+const LONG: &str = "extents longer than the units";
+
+/// Which extents of the source are kept, and why others are not.
+pub(crate) struct Keep {
+    /// The longest content of an extent.
+    pub(crate) content_bytes_max: u64,
+    recoded: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Keep {
+    /// For a source that stores extents.
+    pub(crate) fn of(inventory: &Inventory, options: &Options) -> Option<Keep> {
+        let storage = inventory.tree().storage();
+        let block_bytes = storage
+            .block_encoding
+            .map_or(BTRFS_BYTES, |it| it.block_bytes);
+        (storage.stored_extents && options.keeps_extents()).then(|| Keep {
+            content_bytes_max: u64::from(block_bytes).max(options.unit() as u64),
+            recoded: Mutex::default(),
+        })
+    }
+
+    /// Counts an extent that is encoded again.
+    pub(crate) fn recoded(&self, why: &'static str) {
+        let mut recoded = self.recoded.lock().unwrap_or_else(PoisonError::into_inner);
+        *recoded.entry(why).or_default() += 1;
+    }
+
+    /// The numbers by reason.
+    pub(crate) fn finish(self) -> BTreeMap<&'static str, u64> {
+        self.recoded
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn why_not(&self, encoding: &Encoding) -> Option<&'static str> {
+        match encoding.algorithm {
+            Algorithm::Zstd | Algorithm::Lz4 | Algorithm::Zlib => {
+                (encoding.unencoded_len > self.content_bytes_max).then_some(LONG)
+            }
+            _ => Some(CODEC),
+        }
+    }
+
+    /// Whether stored data of this encoding may be a cluster.
+    fn can_keep(&self, encoding: &Encoding) -> bool {
+        let why = self.why_not(encoding);
+        why.map(|why| self.recoded(why)).is_none()
+    }
+
+    /// Whether an extent is tried, which only its worker can decide.
+    fn is_kept(&self, extent: &Extent) -> bool {
+        let ExtentKind::Encoded(encoding) = extent.kind else {
+            return false;
+        };
+        encoding.unencoded_offset == 0 && self.why_not(&encoding).is_none()
+    }
+
+    /// Counts an extent that is not kept, if it is compressed, and the part of it begins there.
+    fn count(&self, extent: &Extent, at: u64) {
+        if let ExtentKind::Encoded(encoding) = extent.kind
+            && extent.offset == at
+        {
+            self.recoded(self.why_not(&encoding).unwrap_or(MIDDLE));
+        }
+    }
+}
+
+/// The jobs for one file.
+struct FileJobs<'a> {
+    file: FileId,
+    form: DataForm,
+    size: u64,
+    offset: u64,
+    unit: u64,
+    /// Holes are not stored.
+    skips_holes: bool,
+    /// For a file of one unit, asking for its holes costs more than the read that it may save.
+    extents: Option<Extents<'a>>,
+    keep: Option<&'a Keep>,
+}
+
+impl<'a> FileJobs<'a> {
+    fn new(
+        (inventory, options): (&Inventory<'a>, &Options),
+        file: FileId,
+        form: DataForm,
+        keep: Option<&'a Keep>,
+    ) -> Self {
+        let (size, unit) = (inventory.size(file), options.unit() as u64);
+        let is_chunked = matches!(form, DataForm::Chunks(_));
+        FileJobs {
+            file,
+            form,
+            size,
+            offset: 0,
+            unit,
+            skips_holes: is_chunked || form == DataForm::Units && options.has_records(),
+            extents: (size > unit || is_chunked || keep.is_some()).then(|| inventory.extents(file)),
+            keep: keep.filter(|_| form == DataForm::Units),
+        }
+    }
+
+    fn part(&self, range: Range<u64>, is_hole: bool) -> DataPart {
+        DataPart {
+            file: self.file,
+            form: self.form,
+            from: range.start,
+            len: (range.end - range.start) as usize,
+            is_hole,
+            is_first: range.start == 0,
+            is_last: range.end == self.size,
+        }
+    }
+
+    /// The next job for a file whose extents may be kept: a hole, an extent, or up to a unit of
+    /// anything else.
+    fn next_stored(&mut self, keep: &Keep) -> Result<DataJob> {
+        let (offset, size, room) = (self.offset, self.size, self.offset + self.unit);
+        let extents = self.extents.as_mut().ok_or(Error::Changed)?;
+        let extent = extents.covering(offset)?;
+        if !extent.kind.has_data() {
+            self.offset = extent.end().min(size);
+            let part = self.part(offset..self.offset, true);
+            let bytes = self.offset - offset;
+            return Ok(DataJob::Hole { part, bytes });
+        }
+        if extent.offset == offset && keep.is_kept(&extent) {
+            self.offset = extent.end();
+            let part = self.part(offset..self.offset, false);
+            return Ok(DataJob::Keep { part, extent });
+        }
+        keep.count(&extent, offset);
+        let mut end = extent.end();
+        while end < room
+            && let Some(next) = extents.peek()?
+            && next.kind.has_data()
+            && !keep.is_kept(&next)
+        {
+            keep.count(&next, next.offset);
+            extents.next()?;
+            end = next.end();
+        }
+        self.offset = end.min(room).min(size);
+        Ok(DataJob::Part(self.part(offset..self.offset, false)))
+    }
+
+    /// Where the hole at the offset ends, in whole units or chunks, or with the file.
+    fn hole_end(&mut self) -> Result<u64> {
+        let grain = match self.form {
+            DataForm::Chunks(log2) => 1 << log2,
+            _ => self.unit,
+        };
+        let (offset, size) = (self.offset, self.size);
+        let Some(extents) = &mut self.extents else {
+            return Ok(offset);
+        };
+        // In the middle of a chunk that is stored.
+        if !offset.is_multiple_of(grain) {
+            return Ok(offset);
+        }
+        let extent = extents.covering(offset)?;
+        if extent.kind.has_data() {
+            return Ok(offset);
+        }
+        let end = extent.end().min(size);
+        // The next extent may be a hole, too.
+        if end == size {
+            return Ok(end);
+        }
+        Ok(end - end % grain)
+    }
+}
+
+impl Iterator for FileJobs<'_> {
+    type Item = DataJob;
+
+    fn next(&mut self) -> Option<DataJob> {
+        let offset = self.offset;
+        if offset >= self.size {
+            return None;
+        }
+        if let Some(keep) = self.keep {
+            let job = self.next_stored(keep);
+            return Some(job.unwrap_or_else(|error| {
+                self.offset = self.size;
+                let file = self.file;
+                DataJob::Unreadable { file, error }
+            }));
+        }
+        let hole_end = match self.hole_end() {
+            Ok(end) => end,
+            Err(error) => {
+                self.offset = self.size;
+                let file = self.file;
+                return Some(DataJob::Unreadable { file, error });
+            }
+        };
+        let is_hole = hole_end > offset;
+        if is_hole && self.skips_holes {
+            self.offset = hole_end;
+            return Some(DataJob::Hole {
+                part: self.part(offset..hole_end, true),
+                bytes: hole_end - offset,
+            });
+        }
+        let grain = match self.form {
+            DataForm::Chunks(log2) => self.unit.min(1 << log2),
+            _ => self.unit,
+        };
+        let end = (offset + grain).min(self.size);
+        self.offset = end;
+        Some(DataJob::Part(self.part(offset..end, is_hole)))
+    }
+}
+
+/// The bytes of a flat file's tail behind its inode, which has this many bytes of attributes.
+pub(crate) fn inline_tail(size: u64, xattr_bytes: usize) -> usize {
+    let tail = (size % BLOCK_BYTES as u64) as usize;
+    if fits_inline(xattr_bytes, tail) {
+        tail
+    } else {
+        0
+    }
+}
