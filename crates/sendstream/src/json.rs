@@ -18,7 +18,7 @@
 
 use std::io::{BufRead, Read, Write};
 
-use tree::json::{Object, Scalar, parse_object};
+use tree::json::{Json, Object};
 use tree::{Error, Result, base64, to_u64};
 
 use crate::attributes::parse;
@@ -80,8 +80,11 @@ pub fn build(mut input: impl BufRead, mut output: impl Write) -> Result<()> {
             return Err(in_line(Error::Limit("the length of a line")));
         }
         let wrong = |what| in_line(Error::InvalidInput(what));
-        let fields =
-            parse_object(&line).ok_or_else(|| wrong("not a JSON object of strings and numbers"))?;
+        let is_scalar = |value: &Json| matches!(value, Json::Number(_) | Json::Text(_));
+        let fields = match Json::parse(&line) {
+            Some(Json::Object(fields)) if fields.iter().all(|it| is_scalar(&it.1)) => fields,
+            _ => return Err(wrong("not a JSON object of strings and numbers")),
+        };
         let built = build_line(&fields, &mut version, &mut bytes);
         built.map_err(|error| match error {
             Built::Wrong(what) => wrong(what),
@@ -105,7 +108,7 @@ impl From<&'static str> for Built {
 
 /// Appends the bytes of a line.
 fn build_line(
-    fields: &[(String, Scalar)],
+    fields: &[(String, Json)],
     version: &mut Option<Version>,
     bytes: &mut Vec<u8>,
 ) -> Result<(), Built> {
@@ -114,7 +117,7 @@ fn build_line(
     for (key, value) in fields {
         match (key.as_str(), value) {
             ("at" | "number", _) => continue,
-            ("stream", Scalar::Number(it)) => {
+            ("stream", Json::Number(it)) => {
                 let it = u32::try_from(*it).ok().and_then(Version::parse);
                 let it = it.ok_or("there is no such version of send streams")?;
                 *version = Some(it);
@@ -122,7 +125,7 @@ fn build_line(
                 bytes.extend(stream_header(it));
                 return Ok(());
             }
-            ("command", Scalar::Text(name)) => {
+            ("command", Json::Text(name)) => {
                 let it = number_of(name.as_bytes());
                 number = Some(it.ok_or("there is no such command")?);
                 continue;
@@ -153,23 +156,23 @@ fn build_line(
 }
 
 /// The bytes of an attribute.
-fn value_of(form: ValueForm, value: &Scalar, is_base64: bool) -> Option<Vec<u8>> {
+fn value_of(form: ValueForm, value: &Json, is_base64: bool) -> Option<Vec<u8>> {
     match (form, value) {
-        (ValueForm::Number(len), Scalar::Number(number)) => {
+        (ValueForm::Number(len), Json::Number(number)) => {
             let bytes = number.to_le_bytes();
             let (value, rest) = bytes.split_at_checked(len)?;
             rest.iter().all(|&byte| byte == 0).then(|| value.to_vec())
         }
-        (ValueForm::Bytes, Scalar::Text(text)) if !is_base64 => Some(text.as_bytes().to_vec()),
-        (ValueForm::Bytes | ValueForm::Data, Scalar::Text(text)) => base64::decode(text.as_bytes()),
-        (ValueForm::Uuid, Scalar::Text(text)) => {
+        (ValueForm::Bytes, Json::Text(text)) if !is_base64 => Some(text.as_bytes().to_vec()),
+        (ValueForm::Bytes | ValueForm::Data, Json::Text(text)) => base64::decode(text.as_bytes()),
+        (ValueForm::Uuid, Json::Text(text)) => {
             let digits: String = text.split('-').collect();
             // The standard library's parsers accept a sign.
             let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
             let number = u128::from_str_radix(&digits, 16).ok()?;
             (is_hex && digits.len() == 32).then(|| number.to_be_bytes().to_vec())
         }
-        (ValueForm::Time, Scalar::Text(text)) => {
+        (ValueForm::Time, Json::Text(text)) => {
             let (seconds, nanoseconds) = text.split_once('.')?;
             let is_whole =
                 nanoseconds.len() == 9 && nanoseconds.bytes().all(|it| it.is_ascii_digit());

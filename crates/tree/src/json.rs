@@ -1,4 +1,4 @@
-//! JSON (RFC 8259): writes objects, and parses objects of strings and unsigned integers.
+//! JSON (RFC 8259), written and parsed.
 #![cfg_attr(
     not(test),
     warn(
@@ -188,41 +188,149 @@ pub fn is_invisible(letter: char) -> bool {
     matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The value of a parsed field.
+/// Lists and objects that may lie within each other.
+const DEPTH_MAX: u32 = 32;
+
+/// A parsed value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scalar {
+pub enum Json {
     /// An unsigned integer.
     Number(u64),
     /// A string.
     Text(String),
+    /// A list.
+    List(Vec<Json>),
+    /// An object, in the order of the text.
+    Object(Vec<(String, Json)>),
+    /// `null`, a boolean, or a number that is no unsigned integer of 64 bits.
+    Other,
 }
 
-/// Parses an object whose values are strings and unsigned integers. `None` if `text` is none.
-pub fn parse_object(text: &[u8]) -> Option<Vec<(String, Scalar)>> {
-    let mut rest = str::from_utf8(text).ok()?.trim();
-    rest = rest.strip_prefix('{')?.trim_start();
-    let mut fields = Vec::new();
-    if rest == "}" {
-        return Some(fields);
+impl Json {
+    /// Parses a text of one value. `None` if it is not JSON, or nested too deeply. Memory is at
+    /// most 32 times the text.
+    pub fn parse(text: &[u8]) -> Option<Json> {
+        let mut rest = str::from_utf8(text).ok()?.trim_start_matches(SPACE);
+        let value = parse_value(&mut rest, DEPTH_MAX)?;
+        rest.is_empty().then_some(value)
+    }
+
+    /// The field of an object with this name, the last one if there are several.
+    pub fn field(&self, name: &str) -> Option<&Json> {
+        match self {
+            Json::Object(fields) => fields.iter().rfind(|(key, _)| key == name).map(|it| &it.1),
+            _ => None,
+        }
+    }
+
+    /// The string in this field.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.field(name)? {
+            Json::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The list in this field; an empty one if there is none.
+    pub fn list(&self, name: &str) -> &[Json] {
+        match self.field(name) {
+            Some(Json::List(values)) => values,
+            _ => &[],
+        }
+    }
+
+    /// The strings of the list in this field.
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        let texts = self.list(name).iter().filter_map(|value| match value {
+            Json::Text(text) => Some(text.clone()),
+            _ => None,
+        });
+        texts.collect()
+    }
+}
+
+const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
+
+/// Takes a value and the space behind it.
+fn parse_value(rest: &mut &str, depth: u32) -> Option<Json> {
+    let depth = depth.checked_sub(1)?;
+    let value = match rest.bytes().next()? {
+        b'"' => Json::Text(parse_string(rest)?),
+        b'[' => {
+            let mut values = Vec::new();
+            parse_items(rest, ('[', ']'), |rest| {
+                values.push(parse_value(rest, depth)?);
+                Some(())
+            })?;
+            Json::List(values)
+        }
+        b'{' => {
+            let mut fields = Vec::new();
+            parse_items(rest, ('{', '}'), |rest| {
+                let key = parse_string(rest)?;
+                skip_space(rest);
+                *rest = rest.strip_prefix(':')?.trim_start_matches(SPACE);
+                fields.push((key, parse_value(rest, depth)?));
+                Some(())
+            })?;
+            Json::Object(fields)
+        }
+        _ => {
+            let end = rest.find([',', ']', '}', ' ', '\t', '\n', '\r']);
+            let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+            *rest = after;
+            parse_word(word)?
+        }
+    };
+    skip_space(rest);
+    Some(value)
+}
+
+fn skip_space(rest: &mut &str) {
+    *rest = rest.trim_start_matches(SPACE);
+}
+
+/// Takes the items between two brackets.
+fn parse_items(
+    rest: &mut &str,
+    (open, close): (char, char),
+    mut item: impl FnMut(&mut &str) -> Option<()>,
+) -> Option<()> {
+    *rest = rest.strip_prefix(open)?.trim_start_matches(SPACE);
+    if let Some(after) = rest.strip_prefix(close) {
+        *rest = after;
+        return Some(());
     }
     loop {
-        let (key, after) = parse_string(rest)?;
-        rest = after.trim_start().strip_prefix(':')?.trim_start();
-        let value;
-        if rest.starts_with('"') {
-            let (text, after) = parse_string(rest)?;
-            (value, rest) = (Scalar::Text(text), after);
-        } else {
-            let end = rest.find(|it: char| !it.is_ascii_digit())?;
-            let (digits, after) = rest.split_at(end);
-            (value, rest) = (Scalar::Number(digits.parse().ok()?), after);
+        item(rest)?;
+        if let Some(after) = rest.strip_prefix(close) {
+            *rest = after;
+            return Some(());
         }
-        fields.push((key, value));
-        rest = rest.trim_start();
-        if rest == "}" {
-            return Some(fields);
-        }
-        rest = rest.strip_prefix(',')?.trim_start();
+        *rest = rest.strip_prefix(',')?.trim_start_matches(SPACE);
+    }
+}
+
+/// A value without brackets and quotes.
+fn parse_word(word: &str) -> Option<Json> {
+    if matches!(word, "null" | "true" | "false") {
+        return Some(Json::Other);
+    }
+    let digits = word.strip_prefix('-').unwrap_or(word);
+    let leads = digits.bytes().take(2);
+    if !matches!(
+        leads.collect::<Vec<u8>>()[..],
+        [b'0'] | [b'1'..=b'9', ..] | [b'0', b'.' | b'e' | b'E']
+    ) || !digits
+        .bytes()
+        .all(|it| it.is_ascii_digit() || b"+-.eE".contains(&it))
+    {
+        return None;
+    }
+    // What is no integer may be wrong within, which the standard library finds.
+    match word.parse() {
+        Ok(number) => Some(Json::Number(number)),
+        Err(_) => word.parse::<f64>().ok().map(|_| Json::Other),
     }
 }
 
@@ -235,16 +343,17 @@ fn code_unit(rest: &mut &str) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
 }
 
-/// Parses a string. Returns it with the rest of the text.
-fn parse_string(text: &str) -> Option<(String, &str)> {
+/// Takes a string.
+fn parse_string(text: &mut &str) -> Option<String> {
     let mut rest = text.strip_prefix('"')?;
     let mut parsed = String::new();
     loop {
-        let end = rest.find(['"', '\\'])?;
+        let end = rest.find(|it: char| it < ' ' || matches!(it, '"' | '\\'))?;
         let (plain, after) = rest.split_at(end);
         parsed.push_str(plain);
         if let Some(after) = after.strip_prefix('"') {
-            return Some((parsed, after));
+            *text = after;
+            return Some(parsed);
         }
         let mut letters = after.strip_prefix('\\')?.chars();
         let letter = letters.next()?;
@@ -274,34 +383,66 @@ fn parse_string(text: &str) -> Option<(String, &str)> {
 mod tests {
     use super::*;
 
+    fn text(text: &str) -> Json {
+        Json::Text(text.to_owned())
+    }
+
     #[test]
-    fn objects_are_parsed_as_others_write_them() {
-        let text = |text: &str| Scalar::Text(text.to_owned());
-        let parsed = parse_object(
-            b" { \"a\" : 18446744073709551615 , \"b\":\"\\u00e9\\ud83d\\ude00\\n\\/\\\"\" }\n",
+    fn values_are_parsed_as_others_write_them() {
+        let parsed = Json::parse(
+            b" { \"a\" : 18446744073709551615 , \"b\":\"\\u00e9\\ud83d\\ude00\\n\\/\\\"\",
+               \"c\" : [ 0 , -1, 1.5e3, true, null, [], {} ], \"a\": 7 }\n",
         );
-        let expected = vec![
-            ("a".to_owned(), Scalar::Number(u64::MAX)),
-            ("b".to_owned(), text("\u{e9}\u{1f600}\n/\"")),
+        let parsed = parsed.unwrap();
+        assert_eq!(parsed.field("a"), Some(&Json::Number(7)));
+        assert_eq!(parsed.text("b"), Some("\u{e9}\u{1f600}\n/\""));
+        let (list, object) = (Json::List(Vec::new()), Json::Object(Vec::new()));
+        let other = || Json::Other;
+        let values = [
+            Json::Number(0),
+            other(),
+            other(),
+            other(),
+            other(),
+            list,
+            object,
         ];
-        assert_eq!(parsed, Some(expected));
-        assert_eq!(parse_object(b"{}"), Some(Vec::new()));
+        assert_eq!(parsed.list("c"), values);
+        assert_eq!(Json::parse(b"18446744073709551616"), Some(Json::Other));
         for bad in [
             "",
             "{",
             "{}x",
-            "[]",
-            "{\"a\":-1}",
+            "[1",
+            "[1,]",
             "{\"a\":1",
             "{\"a\"}",
-            "{\"a\":\"\\ud800\"}",
-            "{\"a\":\"\\x\"}",
-            "{\"a\":18446744073709551616}",
             "{\"a\":1,}",
             "{\"a\":\"}",
+            "{a:1}",
+            "\"\\ud800\"",
+            "\"\\x\"",
+            "\"\n\"",
+            "+1",
+            "01",
+            "-",
+            "1.2.3",
+            "inf",
+            "NaN",
+            "tru",
+            "1 2",
+            "[1 2]",
         ] {
-            assert_eq!(parse_object(bad.as_bytes()), None, "{bad}");
+            assert_eq!(Json::parse(bad.as_bytes()), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn values_within_each_other_have_a_limit() {
+        let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(Json::parse(nested(32).as_bytes()).is_some());
+        assert_eq!(Json::parse(nested(33).as_bytes()), None);
+        assert_eq!(Json::parse("[".repeat(1 << 20).as_bytes()), None);
     }
 
     #[test]
@@ -309,10 +450,8 @@ mod tests {
         let all: String = ('\0'..='\u{2ff}').collect();
         let line = Object::new().text("k", &all).line();
         assert!(!line.contains('\n'));
-        assert_eq!(
-            parse_object(line.as_bytes()),
-            Some(vec![("k".to_owned(), Scalar::Text(all))])
-        );
+        let fields = vec![("k".to_owned(), text(&all))];
+        assert_eq!(Json::parse(line.as_bytes()), Some(Json::Object(fields)));
     }
 
     #[test]
