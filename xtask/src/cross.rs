@@ -53,7 +53,7 @@ const TARGETS: [CrossTarget; 3] = [
 ];
 
 /// The libraries that build for every processor.
-const LIBRARIES: [&str; 9] = [
+const LIBRARIES: [&str; 10] = [
     "xxhash",
     "lzo",
     "zstd",
@@ -62,6 +62,7 @@ const LIBRARIES: [&str; 9] = [
     "squashfs",
     "btrfs",
     "erofs",
+    "oci",
     "sendstream",
 ];
 

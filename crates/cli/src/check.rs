@@ -102,6 +102,7 @@ impl Check {
 /// It is not an image, or cannot be read.
 pub(crate) fn run(args: &Check) -> Result<bool> {
     let address = Address::of(&args.image)?;
+    address.refuse_container_image()?;
     let name = address.name();
     let open = || format!("open {name}");
     if address.subvolume.is_some() {

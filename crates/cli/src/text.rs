@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use restow::info::Layer;
 use tree::{FileKind, Time};
 
 pub(crate) use restow::text::{
@@ -110,6 +111,12 @@ pub(crate) fn of_size(bytes: u64) -> String {
     } else {
         format!("{}.{}{unit}", tenths / 10, tenths % 10)
     }
+}
+
+/// The digest of a layer: of its stored bytes, if it is known, otherwise of the archive in them.
+pub(crate) fn of_layer(layer: &Layer) -> String {
+    let digest = layer.digest.or(layer.diff_id);
+    digest.map_or("no digest".to_owned(), |digest| digest.to_string())
 }
 
 #[cfg(test)]

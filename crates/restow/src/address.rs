@@ -1,5 +1,5 @@
-//! How a user names a source: a file, and perhaps a subvolume of the btrfs image in it, or a
-//! directory of the archive or image.
+//! How a user names a source: a file, and perhaps a subvolume of the btrfs image in it, a directory
+//! of the archive or image, or a container image.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,7 +19,9 @@ struct RemotePlace {
     write: &'static str,
 }
 
-const REMOTE_PLACES: [RemotePlace; 5] = [
+const MAKES_IMAGE: &str = "`restow copy SRC - | docker import -` makes an image";
+
+const REMOTE_PLACES: [RemotePlace; 4] = [
     RemotePlace {
         start: "s3://",
         noun: "an object of S3",
@@ -29,14 +31,8 @@ const REMOTE_PLACES: [RemotePlace; 5] = [
     RemotePlace {
         start: "docker://",
         noun: "a container image in a registry",
-        read: "`docker export` writes the files of a container, for `restow copy - DST`",
-        write: "`restow copy SRC - | docker import -` makes an image",
-    },
-    RemotePlace {
-        start: "oci:",
-        noun: "a container image in the layout of OCI",
-        read: "`umoci unpack` unpacks it, with all layers",
-        write: "`restow copy SRC - | docker import -` makes an image",
+        read: "`skopeo copy ADDRESS oci:DIR` fetches it, for `restow copy oci:DIR DST`",
+        write: MAKES_IMAGE,
     },
     RemotePlace {
         start: "https://",
@@ -60,7 +56,41 @@ impl RemotePlace {
     }
 }
 
-/// `FILE`, `IMAGE:PATH` or `IMAGE:ID`, taken apart.
+/// A directory or archive that holds container images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageStore {
+    OciDir,
+    OciArchive,
+    DockerArchive,
+}
+
+impl ImageStore {
+    /// The words before the path, as skopeo and podman have them.
+    const WORDS: [(&'static str, ImageStore); 3] = [
+        ("oci:", ImageStore::OciDir),
+        ("oci-archive:", ImageStore::OciArchive),
+        ("docker-archive:", ImageStore::DockerArchive),
+    ];
+
+    /// The word at the beginning of an address, and what follows it.
+    fn of(address: &[u8]) -> Option<(ImageStore, &[u8])> {
+        let mut words = ImageStore::WORDS.iter();
+        words.find_map(|(word, store)| Some((*store, address.strip_prefix(word.as_bytes())?)))
+    }
+}
+
+/// Whether an address names a container image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ImageName {
+    /// No, whatever the file holds.
+    None,
+    /// Only if the file is an archive of one, which its content shows.
+    Recognised,
+    /// The store, and the name in it.
+    Named(ImageStore, Option<OsString>),
+}
+
+/// `FILE`, `IMAGE:PATH`, `IMAGE:ID` or `oci:DIR:TAG`, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     typed: PathBuf,
@@ -68,6 +98,7 @@ pub struct Address {
     pub path: PathBuf,
     /// The subvolume or directory that the address names.
     pub subvolume: Option<OsString>,
+    pub(crate) image: ImageName,
 }
 
 impl Address {
@@ -75,7 +106,8 @@ impl Address {
     ///
     /// A file whose name is the whole address is always meant, however many colons it has. Only if
     /// there is no such file is the address split at a colon: at the last one that has the name of
-    /// a file other than a directory before it.
+    /// a file other than a directory before it. `oci:`, `oci-archive:` and `docker-archive:` at the
+    /// beginning come before that; the last file or directory before a colon then counts.
     ///
     /// # Errors
     /// The address has a colon, and names nothing in either way.
@@ -84,10 +116,19 @@ impl Address {
             typed: typed.to_owned(),
             path: typed.to_owned(),
             subvolume: None,
+            image: ImageName::Recognised,
         };
         let bytes = typed.as_os_str().as_bytes();
         if !bytes.contains(&b':') || may_exist(typed) {
             return Ok(whole);
+        }
+        if let Some((store, rest)) = ImageStore::of(bytes) {
+            let (path, tag) = image_of(rest);
+            return Ok(Address {
+                path: Path::new(OsStr::from_bytes(path)).to_owned(),
+                image: ImageName::Named(store, tag.map(|tag| OsStr::from_bytes(tag).to_owned())),
+                ..whole
+            });
         }
         let name = text::of_name(bytes);
         let mut directory = None;
@@ -122,11 +163,37 @@ impl Address {
         }
     }
 
+    /// Whether it names a container image by a word.
+    pub fn is_container_image(&self) -> bool {
+        matches!(self.image, ImageName::Named(..))
+    }
+
+    /// Whether it names one of the images of a layout.
+    pub(crate) fn names_image(&self) -> bool {
+        matches!(self.image, ImageName::Named(_, Some(_)))
+    }
+
+    /// Refuses a container image, where no tree is read.
+    ///
+    /// # Errors
+    /// It is one.
+    pub fn refuse_container_image(&self) -> Result<()> {
+        if self.is_container_image() {
+            let name = self.name();
+            refuse!("{name}: a container image, which is read as a tree of files only");
+        }
+        Ok(())
+    }
+
     /// Refuses an address to read that is no file of this machine.
     ///
     /// # Errors
-    /// It is the address of a place that other programs reach, and no file has that name.
+    /// It is the address of a place that other programs reach, or of a container image, and no
+    /// file has that name.
     pub fn refuse_remote_source(address: &Path) -> Result<()> {
+        if ImageStore::of(address.as_os_str().as_bytes()).is_some() {
+            Address::of(address)?.refuse_container_image()?;
+        }
         if let Some(place) = RemotePlace::of(address).filter(|_| !may_exist(address)) {
             let (noun, read) = (place.noun, place.read);
             let name = text::of_host_path(address, "-");
@@ -141,9 +208,10 @@ impl Address {
     /// It is the address of a place that other programs reach.
     pub fn refuse_remote_destination(address: &Path) -> Result<()> {
         if let Some(place) = RemotePlace::of(address) {
-            let (noun, write) = (place.noun, place.write);
-            let name = text::of_host_path(address, "-");
-            refuse!("{name} is {noun}, which restow does not write: {write}; ./{name} is a file");
+            refuse_to_write(address, place.noun, place.write)?;
+        }
+        if ImageStore::of(address.as_os_str().as_bytes()).is_some() {
+            refuse_to_write(address, "a container image", MAKES_IMAGE)?;
         }
         Ok(())
     }
@@ -154,6 +222,7 @@ impl Address {
             typed: path.to_owned(),
             path: path.to_owned(),
             subvolume: None,
+            image: ImageName::None,
         }
     }
 
@@ -165,6 +234,32 @@ impl Address {
     /// Whether it is standard input.
     pub fn is_standard_input(&self) -> bool {
         self.path == Path::new("-")
+    }
+}
+
+fn refuse_to_write(address: &Path, noun: &str, write: &str) -> Result<()> {
+    let name = text::of_host_path(address, "-");
+    refuse!("{name} is {noun}, which restow does not write: {write}; ./{name} is a file")
+}
+
+/// The path and the name of an image: the longest path that exists, otherwise up to the first
+/// colon.
+fn image_of(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let exists = |path: &[u8]| fs::metadata(Path::new(OsStr::from_bytes(path))).is_ok();
+    if exists(rest) {
+        return (rest, None);
+    }
+    let colons = (0..rest.len()).rev().filter(|&at| rest[at] == b':');
+    let mut first = None;
+    for colon in colons {
+        first = Some(colon);
+        if exists(&rest[..colon]) {
+            break;
+        }
+    }
+    match first {
+        Some(colon) => (&rest[..colon], Some(&rest[colon + 1..])),
+        None => (rest, None),
     }
 }
 

@@ -30,7 +30,10 @@ use erofs::{Erofs, Kernel};
 use tree::usage::{All, StoredParts, Totals, measure};
 use tree::{ByPath, DirEntry, FileKind, FileSystem, Inventory, Limits, NoProgress, Result, Time};
 
+use crate::{Address, OpenOptions, container_image};
+
 pub use ::btrfs::{DeviceInfo, SubvolumeInfo};
+pub use ::oci::{Digest, Image, Layer, LayoutKind, ListedImage};
 pub use ::squashfs::{Compressor, Squashfs, flags};
 
 /// The kinds of chunks.
@@ -338,6 +341,42 @@ impl ErofsInfo {
             devices: superblock.devices,
             usage: usage_of_root(image, image)?,
         })
+    }
+}
+
+/// A directory or archive of container images as its index and manifests describe it.
+#[non_exhaustive]
+pub struct ContainerImagesInfo {
+    /// How images are stored.
+    pub kind: LayoutKind,
+    /// The images.
+    pub images: Vec<ListedImage>,
+    /// The one that the address and the options select, unless they select none of several.
+    pub selected: Option<(ListedImage, Image)>,
+}
+
+impl ContainerImagesInfo {
+    /// Describes the container images at an address; `None` for an archive without any.
+    ///
+    /// # Errors
+    /// They cannot be read, or the address and the options name another one.
+    pub fn of(
+        address: &Address,
+        options: &OpenOptions,
+    ) -> crate::Result<Option<ContainerImagesInfo>> {
+        let Some(layout) = container_image::open_layout(address, options)? else {
+            return Ok(None);
+        };
+        let selected = match container_image::choose(&layout, address, options) {
+            Ok(listed) => Some((listed.clone(), layout.image(listed)?)),
+            Err(error) if address.names_image() || options.platform.is_some() => return Err(error),
+            Err(_) => None,
+        };
+        Ok(Some(ContainerImagesInfo {
+            kind: layout.kind(),
+            images: layout.images().to_vec(),
+            selected,
+        }))
     }
 }
 

@@ -251,12 +251,17 @@ impl OpenedTar {
             },
             error => error.into(),
         })?;
-        Ok(OpenedTar {
+        Ok(OpenedTar::whole(tar))
+    }
+
+    /// An archive that was read to its end.
+    pub(crate) fn whole(tar: Tar) -> OpenedTar {
+        OpenedTar {
             tar,
             damage: None,
             misfit: None,
             garbage: None,
-        })
+        }
     }
 }
 

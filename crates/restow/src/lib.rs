@@ -6,6 +6,7 @@ mod append;
 mod check;
 mod compare;
 mod container;
+mod container_image;
 mod copy;
 mod error;
 mod foreign;
@@ -28,11 +29,13 @@ use std::path::Path;
 
 pub use ::btrfs::{ChecksumType, CreateSummary as BtrfsSummary, NewSubvolume, Profile, Rule};
 pub use ::erofs::{ErofsSummary, Kernel};
+pub use ::oci::Platform;
 pub use ::sendstream::Version;
 pub use ::squashfs::{CreateSummary as SquashfsSummary, Fragments, flags as squashfs_flags};
 pub use address::{Address, is_same_file};
 pub use check::{ArchiveCheck, check, check_archive};
 pub use container::{Container, ImageRange, check_devices, known_content};
+pub use container_image::ContainerImage;
 pub use copy::{
     CopyJob, CopyLoss, CopyNote, CopyOptions, CopySummary, Format, LossReason, StreamOptions,
     Unpreserved, copy, copy_to, subvolume_name,
@@ -51,7 +54,8 @@ pub use source_tree::{SourceTree, find_subvolume, named_subvolume, open_subvolum
 pub use tree::{ByPath, MemoryResult, NoProgress, Output, OutputKind, OutputTarget, Progress};
 pub use usage::{Overhead, SubvolumeBytes, SubvolumeUsage, overhead};
 
-/// Opens the tree at an address: `src`, `src.tar.xz`, `disk.btrfs:home`, or `-` for standard input.
+/// Opens the tree at an address: `src`, `src.tar.xz`, `disk.btrfs:home`, `oci:DIR:TAG`, or `-` for
+/// standard input.
 ///
 /// # Errors
 /// The address names nothing; the file cannot be read, or holds nothing that restow reads.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use oci::Platform;
 use tree::edit::Stats;
 use tree::{HostDir, setters};
 
@@ -29,6 +30,8 @@ pub struct OpenOptions {
     pub devices: Vec<PathBuf>,
     /// Images: where in the file the image is, if not at its beginning.
     pub image_at: Option<ImageAt>,
+    /// Container images: the platform, if there are several [default: this machine's].
+    pub platform: Option<Platform>,
     /// Send streams: the streams to replay first.
     pub base: Vec<PathBuf>,
     /// Directories: show mount points as empty directories.
@@ -61,6 +64,7 @@ impl Default for OpenOptions {
             ignore_checksums: false,
             devices: Vec::new(),
             image_at: None,
+            platform: None,
             base: Vec::new(),
             one_file_system: false,
             no_mount_points: false,
@@ -83,6 +87,7 @@ setters!(OpenOptions {
     ignore_checksums: bool,
     devices: Vec<PathBuf>,
     image_at: Option<ImageAt>,
+    platform: Option<Platform>,
     base: Vec<PathBuf>,
     one_file_system: bool,
     no_mount_points: bool,

@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 use btrfs::{Btrfs, Subvolume, object};
 use erofs::Erofs;
+use oci::{ImageLayout, KnownLayers};
 use squashfs::Squashfs;
 use tree::edit::Selection;
 use tree::{ByPath, DirEntry, FileSystem, FollowedDir, HostDir, HostTimes};
 
+use crate::address::ImageName;
+use crate::container_image::{self, ContainerImage};
 use crate::error::{During, refuse};
 use crate::open_options::MountPoints;
 use crate::{
@@ -47,6 +50,7 @@ enum SourceFormat {
     },
     Squashfs(Arc<Squashfs>),
     Erofs(Arc<Erofs>),
+    Image(Arc<ContainerImage>),
     Btrfs(Arc<Subvolume>),
     /// A part of a btrfs image that is not a subvolume.
     InBtrfs(Arc<Btrfs>),
@@ -60,7 +64,7 @@ impl SourceTree {
     /// # Errors
     /// It cannot be opened or read.
     pub fn open(address: &Address, options: &OpenOptions) -> Result<SourceTree> {
-        let open = || SourceTree::open_any(address, options, false);
+        let open = || SourceTree::open_any(address, options, false, None);
         open().during(|| opening(address))
     }
 
@@ -73,8 +77,9 @@ impl SourceTree {
         [first, second]: [&Address; 2],
         [options, second_options]: [&OpenOptions; 2],
     ) -> Result<[SourceTree; 2]> {
+        let known = KnownLayers::default();
         let open = |address: &Address, options| {
-            let opened = SourceTree::open_any(address, options, true);
+            let opened = SourceTree::open_any(address, options, true, Some(&known));
             opened.during(|| opening(address))
         };
         let opened = open(first, options)?;
@@ -109,7 +114,8 @@ impl SourceTree {
         options: &OpenOptions,
         accepts_changes: bool,
     ) -> Result<SourceTree> {
-        let source = SourceTree::open_any(address, options, true).during(|| opening(address))?;
+        let source =
+            SourceTree::open_any(address, options, true, None).during(|| opening(address))?;
         let accepts_changes = accepts_changes && source.directory().is_some();
         source.reading(HostTimes::default(), accepts_changes)
     }
@@ -122,7 +128,7 @@ impl SourceTree {
         let address = Address::plain(input.path());
         let open = || {
             let container = Container::of(input, options.image_at)?;
-            SourceTree::of_container(container, &address, options, false)
+            SourceTree::of_container(container, &address, options, false, None)
         };
         open().during(|| opening(&address))
     }
@@ -174,9 +180,32 @@ impl SourceTree {
         address: &Address,
         options: &OpenOptions,
         ignores_foreign: bool,
+        known: Option<&KnownLayers>,
     ) -> Result<SourceTree> {
+        if address.is_container_image()
+            && let Some(layout) = container_image::open_layout(address, options)?
+        {
+            return SourceTree::of_layout(&layout, address, options, known);
+        }
         let container = Container::open(&address.path, options.image_at)?;
-        SourceTree::of_container(container, address, options, ignores_foreign)
+        SourceTree::of_container(container, address, options, ignores_foreign, known)
+    }
+
+    /// An image of a layout.
+    fn of_layout(
+        layout: &ImageLayout,
+        address: &Address,
+        options: &OpenOptions,
+        known: Option<&KnownLayers>,
+    ) -> Result<SourceTree> {
+        let opened = container_image::open(layout, address, options, known)?;
+        let format = SourceFormat::Image(Arc::new(opened.image));
+        let source = SourceTree::of(opened.tree, format, address);
+        Ok(SourceTree {
+            notes: opened.notes,
+            lost: opened.lost,
+            ..source
+        })
     }
 
     fn of_container(
@@ -184,6 +213,7 @@ impl SourceTree {
         address: &Address,
         options: &OpenOptions,
         ignores_foreign: bool,
+        known: Option<&KnownLayers>,
     ) -> Result<SourceTree> {
         let has_directories = matches!(
             container,
@@ -230,11 +260,19 @@ impl SourceTree {
             Container::Tar(input, wrapper) => {
                 let opened = input.open_tar(wrapper, options)?;
                 let (notes, lost) = SourceNote::of_tar(&opened);
-                let source = SourceTree::of(Arc::new(opened.tar), SourceFormat::Other, address);
-                SourceTree {
-                    notes,
-                    lost,
-                    ..source
+                let tar = Arc::new(opened.tar);
+                let may_be_image = address.image == ImageName::Recognised && directory.is_none();
+                match may_be_image.then(|| ImageLayout::kind_of(&*tar)).flatten() {
+                    // Remarks about the archive do not matter: digests show that all is there.
+                    Some(kind) => {
+                        let layout = ImageLayout::open(tar, kind)?;
+                        SourceTree::of_layout(&layout, address, options, known)?
+                    }
+                    None => SourceTree {
+                        notes,
+                        lost,
+                        ..SourceTree::of(tar, SourceFormat::Other, address)
+                    },
                 }
             }
         };
@@ -417,6 +455,14 @@ impl SourceTree {
     pub fn erofs(&self) -> Option<&Arc<Erofs>> {
         match &self.format {
             SourceFormat::Erofs(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    /// The configuration and the layers, if it is a container image.
+    pub fn container_image(&self) -> Option<&Arc<ContainerImage>> {
+        match &self.format {
+            SourceFormat::Image(image) => Some(image),
             _ => None,
         }
     }

@@ -12,6 +12,8 @@ mod counted_bytes;
 mod golden;
 #[cfg(feature = "tree")]
 mod hooked_fs;
+#[cfg(feature = "tree")]
+mod image_layout;
 mod kernel_log;
 #[cfg(feature = "tree")]
 mod memory_fs;
@@ -33,6 +35,8 @@ pub use counted_bytes::CountedBytes;
 pub use golden::{golden, updates};
 #[cfg(feature = "tree")]
 pub use hooked_fs::HookedFs;
+#[cfg(feature = "tree")]
+pub use image_layout::{ImageLayout, LAYER_RULES, LayerRule, TAR_LAYER, layer};
 pub use kernel_log::KernelLog;
 #[cfg(feature = "tree")]
 pub use memory_fs::MemoryFs;

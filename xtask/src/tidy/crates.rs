@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("squashfs", &["codec", "tree", "xxhash"]),
     ("btrfs", &["codec", "tree", "xxhash"]),
     ("erofs", &["codec", "tree", "xxhash"]),
+    ("oci", &["codec", "tree"]),
     ("sendstream", &["codec", "linux", "tree"]),
     ("fuse", &["linux", "tree"]),
     (
@@ -30,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "codec",
             "erofs",
             "linux",
+            "oci",
             "plan",
             "sendstream",
             "squashfs",

@@ -2,6 +2,7 @@
 
 mod btrfs;
 mod erofs;
+mod oci;
 mod squashfs;
 
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use crate::options::{QuietArgs, SourceArgs};
 use crate::{text, usage};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use restow::info::{BtrfsInfo, ErofsInfo, SquashfsInfo};
+use restow::info::{BtrfsInfo, ContainerImagesInfo, ErofsInfo, SquashfsInfo};
 use restow::{Address, Container, ImageRange, Partition};
 
 /// The version of the JSON form.
@@ -25,7 +26,8 @@ const VERSION: u32 = 1;
 /// For a disk image: the places and formats of its partitions. For a SquashFS or EROFS image: codec
 /// and settings or features, sizes, and counts. For a btrfs image: label, UUID, features, devices,
 /// space by profile, subvolumes, and the space that files take by compression algorithm; with
-/// IMAGE:SUBVOLUME or --subvolume, only the space of files in that subvolume.
+/// IMAGE:SUBVOLUME or --subvolume, only the space of files in that subvolume. For container images:
+/// names and platforms, and the configuration and layers of the one that is selected.
 #[derive(Debug, Args)]
 #[command(mut_arg("base", |arg| arg.hide(true)))]
 #[command(mut_arg("ignore_zeros", |arg| arg.hide(true)))]
@@ -39,7 +41,8 @@ Examples:
 
 Exit codes: 0 success; 2 failure.")]
 pub(crate) struct Info {
-    /// A SquashFS, btrfs or EROFS image; IMAGE:PATH and IMAGE:ID select a subvolume
+    /// A SquashFS, btrfs or EROFS image, or container images; IMAGE:PATH and IMAGE:ID select a
+    /// subvolume
     image: PathBuf,
 
     /// Show only the space that this file or directory of a btrfs image takes, including everything
@@ -75,7 +78,13 @@ pub(crate) fn run(args: &Info) -> Result<()> {
     }
     let address = Address::of(&args.image)?;
     let open = || format!("open {}", address.name());
+    if address.is_container_image() {
+        return show_container_images(&address, args, "a container image");
+    }
     let container = Container::open(&address.path, args.source.file.image_at).with_context(open)?;
+    if !matches!(container, Container::Tar(..)) {
+        source.refuse_platform().with_context(open)?;
+    }
     match container {
         Container::Btrfs(file) => show_btrfs(file, &address, args),
         Container::SendStream(_) => {
@@ -126,8 +135,33 @@ pub(crate) fn run(args: &Info) -> Result<()> {
         }
         Container::Disk(partitions) if args.json => json(of_partitions(&partitions, &address)),
         Container::Disk(partitions) => show_partitions(&partitions),
+        Container::Tar(..) => show_container_images(&address, args, container.noun()),
         other => bail!("{}: {}, not an image", open(), other.noun()),
     }
+}
+
+/// Shows the images of a layout. `noun` is the container if it is none.
+fn show_container_images(address: &Address, args: &Info, noun: &str) -> Result<()> {
+    let open = || format!("open {}", address.name());
+    let refuse = || -> Result<()> {
+        if args.path.is_some() {
+            bail!("not a btrfs image: --path does not apply");
+        }
+        args.source.refuse_options_of_btrfs()?;
+        args.source.file.refuse_device()
+    };
+    refuse().with_context(open)?;
+    let options = args.source.options(false);
+    let info = ContainerImagesInfo::of(address, &options).with_context(open)?;
+    let Some(info) = info.filter(|_| address.subvolume.is_none()) else {
+        bail!("{}: {noun}, not an image", open());
+    };
+    if args.json {
+        return json(oci::object(&info, of_source(address)));
+    }
+    let mut words = Vec::new();
+    oci::show(&info, &mut words)?;
+    print(&words)
 }
 
 /// Lists the partitions of a disk image, with the option that reads one.

@@ -5,24 +5,28 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use restow::{Address, ImageAt, OpenOptions, SourceTree};
+use restow::{Address, ImageAt, OpenOptions, Platform, SourceTree};
 
 use super::bytes::bytes;
 
 /// The help of arguments that name a tree.
 pub(crate) const SOURCE_HELP: &str = "\
-A directory, tar archive, SquashFS, btrfs or EROFS image, or btrfs send stream; `-` is standard input";
+A directory, tar archive, SquashFS, btrfs or EROFS image, btrfs send stream or container image; `-` is standard input";
 
 /// The same in full, with the syntax of `restow::Address`.
 pub(crate) const SOURCE_LONG_HELP: &str = "\
-A directory, tar archive, SquashFS, btrfs or EROFS image, or btrfs send stream; `-` is standard input
+A directory, tar archive, SquashFS, btrfs or EROFS image, btrfs send stream or container image; `-` is standard input
 
 FILE:PATH selects a directory of a tar archive or image, as in `src.tar.gz:src/doc`. In a btrfs image, it selects the \
 subvolume of that name if there is one, as in `disk.btrfs:home`, or a directory of a subvolume, as in \
 `disk.btrfs:home/user`; IMAGE:ID selects a subvolume by its number, as in `disk.btrfs:257`. A file whose \
 name contains colons is always found by its full name; to select the subvolume `home` even if there is a file \
 `disk.btrfs:home`, write `disk.btrfs:/home`. STREAM:NAME selects \
-a subvolume of a send stream that has several.";
+a subvolume of a send stream that has several.
+
+oci:DIR, oci-archive:FILE and docker-archive:FILE are container images: their merged layers, after checking their digests. \
+A name follows a colon if there are several, as in `oci:images:app`. Archives of `docker save`, `podman save` and skopeo are \
+recognised by their content; `app.tar:/` is the archive itself.";
 
 /// Which part of an image is a source.
 #[derive(Clone, Debug, Default, Args)]
@@ -67,6 +71,15 @@ pub(crate) struct SourceArgs {
         conflicts_with = "one_file_system"
     )]
     pub(crate) dereference: bool,
+
+    /// Read the container image for this platform, as in linux/arm64 [default: this machine's, or
+    /// the only one]
+    #[arg(
+        long,
+        value_name = "OS/ARCH[/VARIANT]",
+        help_heading = "Container images as sources"
+    )]
+    pub(crate) platform: Option<Platform>,
 
     /// Continue after the end of a tar archive: for concatenated archives
     #[arg(long, help_heading = "Tar archives as sources")]
@@ -154,6 +167,7 @@ impl SourceArgs {
         options.superblock = self.superblock.map(usize::from);
         options.older_root = self.older_root.map_or(0, usize::from);
         options.ignore_checksums = self.ignore_checksums;
+        options.platform.clone_from(&self.platform);
         options.base.clone_from(&self.base);
         options.one_file_system = self.one_file_system;
         options.dereference = self.dereference;
@@ -177,6 +191,9 @@ impl SourceArgs {
             }
             if source.directory().is_some() {
                 self.refuse_options_of_files()?;
+            }
+            if source.container_image().is_none() {
+                self.refuse_platform()?;
             }
             if source.btrfs().is_none() {
                 if self.ignore_checksums {
@@ -211,6 +228,12 @@ impl SourceArgs {
         let sources = SourceTree::open_pair(addresses, [&first, &second])?;
         if second_image_at.is_some() && sources[1].directory().is_some() {
             bail!("a directory: --second-image-at does not apply");
+        }
+        if sources
+            .iter()
+            .all(|source| source.container_image().is_none())
+        {
+            self.refuse_platform()?;
         }
         let both = addresses.iter().zip(&sources);
         let mut images = both
@@ -263,6 +286,17 @@ impl SourceArgs {
         }
         if self.older_root.is_some() {
             bail!("not a btrfs image: --older-root does not apply");
+        }
+        Ok(())
+    }
+
+    /// Refuses `--platform` where no source is a container image.
+    ///
+    /// # Errors
+    /// The option is there.
+    pub(crate) fn refuse_platform(&self) -> Result<()> {
+        if self.platform.is_some() {
+            bail!("not a container image: --platform does not apply");
         }
         Ok(())
     }

@@ -81,6 +81,7 @@ pub(crate) struct Verify {
 /// The stream cannot be read.
 pub(crate) fn run(args: &Verify) -> Result<bool> {
     let address = Address::of(&args.file)?;
+    address.refuse_container_image()?;
     if args.against.is_some() && address.is_standard_input() {
         bail!(
             "--against reads the stream twice, and standard input can be read once; save it to a file first"

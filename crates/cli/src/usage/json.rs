@@ -5,6 +5,7 @@ use tree::usage::{Amount, Totals};
 
 use super::args::Usage;
 use super::measured::Measured;
+use crate::text;
 
 /// The version of the form.
 const VERSION: u32 = 1;
@@ -19,6 +20,7 @@ pub(super) fn of_measured(measured: &Measured, args: &Usage) -> Object {
         types,
         overhead,
         subvolumes,
+        image,
     } = measured;
     let mut object = Object::of_schema("usage", VERSION).text("source", name);
     object = with_totals(object, totals);
@@ -64,6 +66,19 @@ pub(super) fn of_measured(measured: &Measured, args: &Usage) -> Object {
         if !args.if_deleted.is_empty() {
             object = object.number("freed_bytes", usage.freed);
         }
+    }
+    if let Some(image) = image {
+        let layers = image.image.layers.iter().zip(&image.usage);
+        let layers = layers.map(|(layer, usage)| {
+            Object::new()
+                .text("digest", &text::of_layer(layer))
+                .number("stored_bytes", layer.stored_bytes)
+                .number("files", usage.files)
+                .number("content_bytes", usage.bytes)
+                .number("hidden_files", usage.hidden_files)
+                .number("hidden_bytes", usage.hidden_bytes)
+        });
+        object = object.list("by_layer", layers);
     }
     object
 }

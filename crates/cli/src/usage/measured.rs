@@ -1,6 +1,8 @@
 //! What was measured.
 
-use restow::{Overhead, SubvolumeUsage};
+use std::sync::Arc;
+
+use restow::{ContainerImage, Overhead, SubvolumeUsage};
 use tree::usage::{Amount, Totals, Types, UsageTree};
 
 /// A measurement.
@@ -14,4 +16,6 @@ pub(super) struct Measured {
     pub(super) types: Types,
     pub(super) overhead: Option<Overhead>,
     pub(super) subvolumes: Option<SubvolumeUsage>,
+    /// The layers, if all of a container image was measured.
+    pub(super) image: Option<Arc<ContainerImage>>,
 }

@@ -75,6 +75,7 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
         types,
         overhead: overhead.filter(|_| path.is_empty()),
         subvolumes: subvolumes.transpose()?,
+        image: (source.container_image().filter(|_| path.is_empty())).cloned(),
     };
     if let Some(file) = &args.svg {
         write(file, &picture::drawing(&measured).document())?;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
-use restow::SubvolumeUsage;
+use restow::{ContainerImage, SubvolumeUsage};
 use tree::usage::{Amount, NodeKind, Totals};
 
 use super::args::Usage;
@@ -91,7 +91,28 @@ pub(super) fn all(measured: &Measured, args: &Usage) -> String {
     if let Some(subvolumes) = &measured.subvolumes {
         of_subvolumes(subvolumes, args, &size, &mut out);
     }
+    if let Some(image) = &measured.image {
+        of_layers(image, &size, &mut out);
+    }
     out
+}
+
+/// The layers, in their order: what a later one hides is still a part of the image.
+fn of_layers(image: &ContainerImage, size: &dyn Fn(u64) -> String, out: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "\nStored       Content      Hidden       Files    Layer"
+    );
+    for (layer, usage) in image.image.layers.iter().zip(&image.usage) {
+        let [stored, content, hidden] =
+            [layer.stored_bytes, usage.bytes, usage.hidden_bytes].map(size);
+        let (files, name) = (usage.files, text::of_layer(layer));
+        let _ = writeln!(
+            out,
+            "{stored:<12} {content:<12} {hidden:<12} {files:<8} {name}"
+        );
+    }
 }
 
 /// The subvolumes, those with the most bytes of their own first.

@@ -339,7 +339,6 @@ fn places_of_other_programs_are_named() {
     for (address, noun) in [
         ("s3://bucket/root.tar", "an object of S3"),
         ("docker://alpine", "a container image in a registry"),
-        ("oci:alpine:3", "a container image in the layout of OCI"),
         ("https://example.org/root.tar", "an address of the web"),
     ] {
         for line in [
@@ -361,4 +360,6 @@ fn places_of_other_programs_are_named() {
     assert_eq!((code, &*told), (0, ""));
     let (code, ..) = run_in(dir.path(), ["ls", "oci:alpine"]);
     assert_eq!(code, 0);
+    let (code, _, told) = run_in(dir.path(), ["copy", "-q", "src", "oci:alpine"]);
+    assert!(code == 2 && told.contains("a container image"), "{told}");
 }

@@ -23,6 +23,7 @@ mod memory; // memory that commands for send streams use
 mod mount; // mounts of every container, compared with the tree and with mounts of Linux
 mod mount_points; // directories with mount points
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents
+mod oci; // container images
 mod overwrite; // files, links, devices and streams that are written over
 mod packed; // compressed archives
 mod partitions; // images in partitions of disk images

@@ -238,6 +238,7 @@ fn first_stream(input: Input, spool_dir: &Path) -> Result<Arc<dyn ReadAt>> {
 impl ImageTarget {
     fn open(typed: &Path) -> Result<ImageTarget> {
         let address = Address::of(typed)?;
+        address.refuse_container_image()?;
         let shown = text::of_host_path(&address.path, "-");
         let new = match fs::metadata(&address.path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,

@@ -291,6 +291,7 @@ fn open_subvolume(
     images: &mut OpenImages,
 ) -> Result<ImageSubvolume> {
     let address = Address::of(typed)?;
+    address.refuse_container_image()?;
     let btrfs = images.open(&address.path, devices)?;
     let wanted = address.subvolume.as_ref();
     let wanted = wanted.ok_or_else(|| Error::refused("name a subvolume, as in IMAGE:SUBVOL"))?;

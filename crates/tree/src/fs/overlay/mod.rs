@@ -116,6 +116,12 @@ impl<C> Overlay<C> {
         self.node(ino).map(|id| self.nodes.content(id))
     }
 
+    /// Whether a file was added and has no name, or none any more.
+    pub fn is_nameless(&self, ino: Ino) -> bool {
+        self.node(ino)
+            .is_some_and(|id| self.nodes.at(id).nlink == 0)
+    }
+
     /// The base, if the file is from it, copied up or not.
     ///
     /// # Errors

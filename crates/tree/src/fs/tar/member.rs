@@ -8,6 +8,8 @@ pub(super) struct InArchive {
     /// demand; the length is 0 if there are none.
     pub(super) xattrs_at: u64,
     pub(super) xattrs_len: u32,
+    /// The number of the archive that holds it, from 0: the layer of a container image.
+    pub(super) layer: u16,
     /// Not in the archive itself, but in the path of an entry.
     pub(super) implied: bool,
 }
@@ -40,4 +42,12 @@ pub(super) struct Fragment {
     pub(super) len: u64,
     /// The offset in the stored bytes of the file.
     pub(super) stored: u64,
+}
+
+/// What is done with the entries of a layer. Its whiteouts hide files of lower layers only,
+/// wherever in the archive they stand, so they come first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LayerPass {
+    Whiteouts,
+    Entries,
 }

@@ -17,10 +17,14 @@
 //! - A hard link must name an earlier file.
 //! - An archive without its end marker is read to its end and noted: it may have been cut off
 //!   between two members.
+//!
+//! The layers of a container image are archives, too, which [`Tar::open_layers`] merges by the
+//! rules of the OCI image specification.
 
 mod acl;
 mod buffer;
 mod header;
+mod layers;
 mod member;
 mod options;
 mod pax;
@@ -32,10 +36,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{
-    Checksum, DirEntry, Extent, ExtentKind, FileKind, FileSystem, Ino, Metadata, NOTHING_ENCODED,
-    Overlay, Storage, StoreId, Xattr,
+    Checksum, DirEntry, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino, Metadata,
+    NOTHING_ENCODED, Overlay, Storage, StoreId, Xattr,
 };
-use crate::{Corrupt, Error, HostIds, Limits, ReadAt, Result};
+use crate::{Error, HostIds, Limits, ReadAt, Result};
+use layers::LAYERS_MAX;
+pub use layers::LayerUsage;
 use member::{InArchive, MemberContent, Sparse};
 pub use options::{Notes, TarOptions};
 
@@ -49,15 +55,17 @@ const EXTENTS_AT_ONCE: usize = 4096;
 /// Memory use is proportional to the number of entries and of fragments of sparse files, not to
 /// file sizes.
 pub struct Tar {
-    archive: Box<dyn ReadAt>,
+    /// One, or the layers of a container image, the lowest first; each with its length.
+    archives: Vec<(Box<dyn ReadAt>, u64)>,
     tree: Overlay<InArchive>,
     limits: Limits,
     notes: Notes,
     faults: Vec<Error>,
     cut: Option<Error>,
     ids: HostIds,
-    archive_bytes: u64,
     storage: Storage,
+    /// The number of each archive in its store, if others have it, too.
+    shared: Vec<u16>,
 }
 
 impl Tar {
@@ -75,13 +83,47 @@ impl Tar {
     /// # Errors
     /// As for [`Tar::open`].
     pub fn open_with(archive: Box<dyn ReadAt>, limits: Limits, options: TarOptions) -> Result<Tar> {
+        let len = archive.size()?;
+        Tar::index(vec![(archive, len)], limits, options, false)
+    }
+
+    /// Reads the headers of the layers of a container image, the lowest first, and merges them as
+    /// the OCI image specification says: whiteouts of a layer hide files of lower layers before its
+    /// entries are added; an entry replaces a file with its name, and a directory with all below it
+    /// unless both are directories. Besides, paths may lead over symbolic links, which are followed
+    /// within the tree, and an end marker may be missing.
+    ///
+    /// # Errors
+    /// As for [`Tar::open`], with the number of the layer from 1 as [`Error::Part`].
+    pub fn open_layers(
+        layers: Vec<Box<dyn ReadAt>>,
+        limits: Limits,
+        options: TarOptions,
+    ) -> Result<Tar> {
+        if layers.len() > LAYERS_MAX {
+            return Err(Error::Limit("layers of a container image"));
+        }
+        let with_len = |layer: Box<dyn ReadAt>| layer.size().map(|len| (layer, len));
+        let layers = layers
+            .into_iter()
+            .map(with_len)
+            .collect::<io::Result<_>>()?;
+        Tar::index(layers, limits, options, true)
+    }
+
+    fn index(
+        archives: Vec<(Box<dyn ReadAt>, u64)>,
+        limits: Limits,
+        options: TarOptions,
+        are_layers: bool,
+    ) -> Result<Tar> {
         let read::Index {
             tree,
             notes,
             faults,
             cut,
             ids,
-        } = read::index(&*archive, &limits, options)?;
+        } = read::index(&archives, &limits, options, are_layers)?;
         let mut whole_seconds = true;
         for number in 0..tree.node_count() as u64 {
             whole_seconds &= tree.metadata(Ino(number))?.mtime.nanoseconds == 0;
@@ -91,8 +133,7 @@ impl Tar {
             ..Storage::plain(StoreId::new())
         };
         Ok(Tar {
-            archive_bytes: archive.size()?,
-            archive,
+            archives,
             tree,
             limits,
             notes,
@@ -100,7 +141,37 @@ impl Tar {
             cut,
             ids,
             storage,
+            shared: Vec::new(),
         })
+    }
+
+    /// The content of each layer, the lowest first; of an archive, which counts as one.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn layer_usage(&self) -> Result<Vec<LayerUsage>> {
+        layers::usage(&self.tree, self.archives.len())
+    }
+
+    /// The same as a part of a store in which each layer has a number: content of layers with the
+    /// same number is known to be the same.
+    #[must_use]
+    pub fn in_store(self, store: StoreId, numbers: Vec<u16>) -> Tar {
+        Tar {
+            storage: Storage {
+                store,
+                stored_extents: true,
+                ..self.storage
+            },
+            shared: numbers,
+            ..self
+        }
+    }
+
+    /// The identity of content at this place, if others may have it.
+    fn extent_id(&self, in_archive: &InArchive, at: u64) -> Option<ExtentId> {
+        let number = self.shared.get(usize::from(in_archive.layer))?;
+        (at < 1 << 48).then_some(ExtentId(u64::from(*number) << 48 | at))
     }
 
     /// Reads an archive that `fill` writes into an unnamed file in the directory `spool`: for input
@@ -141,21 +212,9 @@ impl Tar {
         self.cut.as_ref()
     }
 
-    /// The length of the archive.
+    /// The length of the archive, or of all layers.
     pub fn archive_bytes(&self) -> u64 {
-        self.archive_bytes
-    }
-
-    /// The bytes of a member that the archive holds, if it is cut off within them.
-    fn cut_at(&self, data_at: u64, size: u64) -> Option<u64> {
-        let held = self.archive_bytes.saturating_sub(data_at);
-        (held < size).then_some(held)
-    }
-
-    fn cut_off(&self, data_at: u64) -> Error {
-        let what = "archive is cut off within this file";
-        let (at, got) = (self.archive_bytes, data_at);
-        Corrupt { what, at, got }.into()
+        self.archives.iter().map(|(_, len)| len).sum()
     }
 
     /// The decisions made while reading.
@@ -163,15 +222,44 @@ impl Tar {
         self.notes
     }
 
-    /// The content of a regular file, and its size.
-    fn regular(&self, ino: Ino) -> Result<(&MemberContent, u64)> {
+    /// A regular file, its size, and the archive that holds it.
+    fn regular(&self, ino: Ino) -> Result<(&InArchive, u64, Archive<'_>)> {
         let in_archive = self.tree.content(ino).ok_or(Error::NotFound)?;
         let metadata = self.tree.metadata(ino)?;
+        let archive = self.archive_of(in_archive);
         match metadata.kind {
-            FileKind::Regular => Ok((&in_archive.content, metadata.size)),
+            FileKind::Regular => Ok((in_archive, metadata.size, archive)),
             FileKind::Directory => Err(Error::IsADirectory),
             _ => Err(Error::InvalidInput("the file is not a regular file")),
         }
+    }
+
+    fn archive_of(&self, in_archive: &InArchive) -> Archive<'_> {
+        let (bytes, len) = &self.archives[usize::from(in_archive.layer)];
+        Archive {
+            bytes: &**bytes,
+            len: *len,
+        }
+    }
+}
+
+/// An archive with its length.
+#[derive(Clone, Copy)]
+struct Archive<'a> {
+    bytes: &'a dyn ReadAt,
+    len: u64,
+}
+
+impl Archive<'_> {
+    /// The bytes of a member that the archive holds, if it is cut off within them.
+    fn cut_at(self, data_at: u64, size: u64) -> Option<u64> {
+        let held = self.len.saturating_sub(data_at);
+        (held < size).then_some(held)
+    }
+
+    fn cut_off(self, data_at: u64) -> Error {
+        let what = "archive is cut off within this file";
+        Error::corrupt(what, self.len, data_at)
     }
 }
 
@@ -215,28 +303,35 @@ impl FileSystem for Tar {
         }
         let mut records = vec![0; in_archive.xattrs_len as usize];
         let at = in_archive.xattrs_at;
-        self.archive.read_exact_at(&mut records, at)?;
+        self.archive_of(in_archive)
+            .bytes
+            .read_exact_at(&mut records, at)?;
         let value_bytes_max = self.limits.xattr_value_bytes_max;
         header::xattrs(&records, at, value_bytes_max, &self.ids)
     }
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {
-        let (content, size) = self.regular(file)?;
+        let (in_archive, size, archive) = self.regular(file)?;
         if from >= size {
             return Ok(Vec::new());
         }
-        let extent = |offset, len, kind| Extent {
+        let id = match &in_archive.content {
+            MemberContent::Data { at } => self.extent_id(in_archive, *at),
+            MemberContent::Sparse(sparse) => self.extent_id(in_archive, sparse.at),
+            MemberContent::Nothing => None,
+        };
+        let extent = |offset, len, kind: ExtentKind| Extent {
             offset,
             len,
             kind,
-            id: None,
+            id: id.filter(|_| kind.has_data()),
         };
-        let sparse = match content {
+        let sparse = match &in_archive.content {
             MemberContent::Sparse(sparse) => sparse,
             MemberContent::Data { at } => {
-                let held = self.cut_at(*at, size).unwrap_or(size);
+                let held = archive.cut_at(*at, size).unwrap_or(size);
                 if from >= held {
-                    return Err(self.cut_off(*at));
+                    return Err(archive.cut_off(*at));
                 }
                 let kind = ExtentKind::Plain { stored_offset: 0 };
                 return Ok(vec![extent(0, held, kind)]);
@@ -273,17 +368,17 @@ impl FileSystem for Tar {
     }
 
     fn read_at(&self, file: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let (content, size) = self.regular(file)?;
+        let (in_archive, size, archive) = self.regular(file)?;
         let left = size.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         let buf = &mut buf[..wanted];
-        match content {
+        match &in_archive.content {
             MemberContent::Data { at } => {
                 let end = offset + buf.len() as u64;
-                if self.cut_at(*at, size).is_some_and(|held| end > held) {
-                    return Err(self.cut_off(*at));
+                if archive.cut_at(*at, size).is_some_and(|held| end > held) {
+                    return Err(archive.cut_off(*at));
                 }
-                self.archive.read_exact_at(buf, at + offset)?;
+                archive.bytes.read_exact_at(buf, at + offset)?;
             }
             MemberContent::Sparse(sparse) => {
                 let Sparse { at, fragments } = &**sparse;
@@ -305,10 +400,11 @@ impl FileSystem for Tar {
                     let len = usize::try_from(fragment.len - inside).unwrap_or(usize::MAX);
                     let len = len.min(wanted - filled);
                     let stored_at = at + fragment.stored + inside;
-                    if self.cut_at(stored_at, len as u64).is_some() {
-                        return Err(self.cut_off(*at));
+                    if archive.cut_at(stored_at, len as u64).is_some() {
+                        return Err(archive.cut_off(*at));
                     }
-                    self.archive
+                    archive
+                        .bytes
                         .read_exact_at(&mut buf[filled..filled + len], stored_at)?;
                     filled += len;
                 }

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use super::header::{self, BLOCK, Block, FRAGMENTS_MAX, Overrides};
-use super::member::{Fragment, InArchive, MemberContent, Sparse};
+use super::member::{Fragment, InArchive, LayerPass, MemberContent, Sparse};
 use super::options::{Notes, TarOptions};
 use super::ustar::{self, Dialect};
 use crate::{
@@ -50,24 +50,26 @@ pub(super) struct Index {
     pub(super) ids: HostIds,
 }
 
-/// Reads all headers of an archive.
-pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) -> Result<Index> {
-    let window = Window {
-        archive,
-        size: archive.size()?,
-        at: 0,
-        bytes: Vec::new(),
-    };
+/// Reads all headers of an archive, or of the layers of a container image.
+pub(super) fn index(
+    archives: &[(Box<dyn ReadAt>, u64)],
+    limits: &Limits,
+    options: TarOptions,
+    are_layers: bool,
+) -> Result<Index> {
+    static NOTHING: Vec<u8> = Vec::new();
     let mut implied = Metadata::new(FileKind::Directory, 0o755);
     options.implied.apply(&mut implied);
     let mut scan = Scan {
-        window,
+        window: Window::of(&NOTHING, 0),
+        pass: None,
+        layer: 0,
         limits,
         skips: options.skip_damaged,
         faults: Vec::new(),
         cut: None,
         ids: HostIds::default(),
-        tree: Overlay::new(&implied, InArchive::implied()),
+        tree: Overlay::new(&implied, InArchive::implied(0)),
         implied,
         notes: Notes::default(),
         entries: 0,
@@ -77,22 +79,13 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) 
         next: None,
         path: None,
     };
-    let mut at = 0;
-    loop {
-        let next = match scan.entry(at) {
-            Err(error) => match scan.pass_over(error)? {
-                Some(next) => Some(next),
-                None => break,
-            },
-            Ok(next) => next,
-        };
-        at = match next {
-            Some(next) => next,
-            None if !options.ignore_zeros => break,
-            // Less than a block cannot be an entry.
-            None if after(after(at)) > scan.window.size => break,
-            None => after(at),
-        };
+    for (number, (archive, len)) in (0u16..).zip(archives) {
+        if are_layers {
+            scan.layer(number, &**archive, *len, options)
+                .map_err(|error| error.in_part("layer", u64::from(number).saturating_add(1)))?;
+        } else {
+            scan.archive(&**archive, *len, options)?;
+        }
     }
     Ok(Index {
         tree: scan.tree,
@@ -103,22 +96,26 @@ pub(super) fn index(archive: &dyn ReadAt, limits: &Limits, options: TarOptions) 
     })
 }
 
-struct Scan<'a> {
+pub(super) struct Scan<'a> {
     /// A directory that is not in the archive, or not yet.
     implied: Metadata,
     window: Window<'a>,
-    limits: &'a Limits,
+    /// What is done with the entries of a layer of a container image.
+    pub(super) pass: Option<LayerPass>,
+    /// The number of the archive, from 0.
+    pub(super) layer: u16,
+    pub(super) limits: &'a Limits,
     /// Whether members that cannot be read are left out.
     skips: bool,
     /// Why members were left out.
-    faults: Vec<Error>,
+    pub(super) faults: Vec<Error>,
     /// Why the last file can be read in part only.
-    cut: Option<Error>,
+    pub(super) cut: Option<Error>,
     ids: HostIds,
-    tree: Overlay<InArchive>,
-    notes: Notes,
-    entries: u64,
-    fragments: usize,
+    pub(super) tree: Overlay<InArchive>,
+    pub(super) notes: Notes,
+    pub(super) entries: u64,
+    pub(super) fragments: usize,
     /// The values of PAX global headers so far.
     global: Overrides,
     /// The header that was read last.
@@ -129,7 +126,35 @@ struct Scan<'a> {
     path: Option<Vec<u8>>,
 }
 
-impl Scan<'_> {
+impl<'a> Scan<'a> {
+    /// Reads all headers of an archive.
+    pub(super) fn archive(
+        &mut self,
+        archive: &'a dyn ReadAt,
+        len: u64,
+        options: TarOptions,
+    ) -> Result<()> {
+        self.window = Window::of(archive, len);
+        self.global = Overrides::default();
+        let mut at = 0;
+        loop {
+            let next = match self.entry(at) {
+                Err(error) => match self.pass_over(error)? {
+                    Some(next) => Some(next),
+                    None => return Ok(()),
+                },
+                Ok(next) => next,
+            };
+            at = match next {
+                Some(next) => next,
+                None if !options.ignore_zeros => return Ok(()),
+                // Less than a block cannot be an entry.
+                None if after(after(at)) > self.window.size => return Ok(()),
+                None => after(at),
+            };
+        }
+    }
+
     /// Leaves out the member with this error. Returns the offset of the next header; `None` if
     /// there is none.
     ///
@@ -176,9 +201,12 @@ impl Scan<'_> {
         let mut fault = None;
         (self.next, self.path) = (None, None);
         loop {
-            if at == first_at && at >= self.window.size && self.entries > 0 {
-                // After a member that is cut off, there can be no marker.
-                self.notes.no_end_at = self.cut.is_none().then_some(at);
+            let is_layer = self.pass.is_some();
+            if at == first_at && at >= self.window.size && (self.entries > 0 || is_layer) {
+                // After a member that is cut off, there can be no marker. The digest of a layer
+                // shows that it is whole.
+                let is_known = self.cut.is_some() || is_layer;
+                self.notes.no_end_at = (!is_known).then_some(at);
                 return Ok(None);
             }
             self.header_at = at;
@@ -415,6 +443,7 @@ impl Scan<'_> {
             content,
             xattrs_at,
             xattrs_len,
+            layer: self.layer,
             implied: false,
         };
         self.insert(&path, &metadata, link_target, in_archive, at)?;
@@ -579,7 +608,18 @@ impl Scan<'_> {
 
     /// Adds a name to a file that came earlier.
     fn hard_link(&mut self, path: &[u8], target: &[u8], at: u64) -> Result<()> {
-        let (found, kind) = self.tree.resolve(names(target, at)?).map_err(|_| {
+        if !self.adds(path, false, at)? {
+            return Ok(());
+        }
+        let found = match names(target, at)?.split_last() {
+            Some((name, above)) => match self.find_directory(above) {
+                Ok(Some(dir)) => self.tree.find(dir, name)?,
+                Ok(None) | Err(Error::NotADirectory) => None,
+                Err(error) => return Err(error),
+            },
+            None => Some((self.tree.root(), FileKind::Directory)),
+        };
+        let (found, kind) = found.ok_or({
             let what = "hard link in tar has no earlier target";
             Corrupt {
                 what,
@@ -611,6 +651,9 @@ impl Scan<'_> {
         at: u64,
     ) -> Result<()> {
         let is_directory = metadata.kind == FileKind::Directory;
+        if !self.adds(path, is_directory, at)? {
+            return Ok(());
+        }
         let Some((parent, name)) = self.parent(path, at)? else {
             if !is_directory {
                 return Err(root_is_no_directory(at));
@@ -647,7 +690,10 @@ impl Scan<'_> {
     /// Makes `name` in `parent` a name of a file. A file that had this name loses it.
     fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, at: u64) -> Result<()> {
         let old = self.tree.find(parent, name)?;
-        if old.is_some_and(|(old, _)| matches!(self.tree.is_empty(old), Ok(false))) {
+        let old = old.filter(|&(old, _)| matches!(self.tree.is_empty(old), Ok(false)));
+        if self.pass.is_some() && old.is_some() {
+            self.remove(parent, name)?;
+        } else if old.is_some() {
             let what = "tar entry replaces a directory that has files";
             return Err(Corrupt {
                 what,
@@ -676,26 +722,15 @@ impl Scan<'_> {
             return Err(Error::Limit("directory depth of a tar archive"));
         }
         let mut dir = self.tree.root();
-        for &name in above {
-            dir = match self.tree.find(dir, name)? {
+        for &next in above {
+            dir = match self.tree.find(dir, next)? {
                 Some((next, FileKind::Directory)) => next,
-                Some(_) => {
-                    let what = "tar entry lies below a file that is not a directory";
-                    return Err(Corrupt {
-                        what,
-                        at,
-                        got: to_u64(path.len()),
-                    }
-                    .into());
+                Some((_, FileKind::Symlink)) if self.pass.is_some() => {
+                    dir = self.follow(above, true, at)?.unwrap_or(dir);
+                    break;
                 }
-                None => {
-                    self.check_node_count()?;
-                    let implied = self.tree.add(&self.implied, InArchive::implied())?;
-                    self.tree.link(dir, name, implied)?;
-                    self.notes.implied_directories =
-                        self.notes.implied_directories.saturating_add(1);
-                    implied
-                }
+                Some(_) => return Err(not_below_file(path, at)),
+                None => self.imply(dir, next)?,
             };
         }
         let implied_max = self
@@ -708,6 +743,16 @@ impl Scan<'_> {
         Ok(Some((dir, name)))
     }
 
+    /// Adds a directory that is in a path.
+    pub(super) fn imply(&mut self, dir: Ino, name: &[u8]) -> Result<Ino> {
+        self.check_node_count()?;
+        let implied = InArchive::implied(self.layer);
+        let implied = self.tree.add(&self.implied, implied)?;
+        self.tree.link(dir, name, implied)?;
+        self.notes.implied_directories = self.notes.implied_directories.saturating_add(1);
+        Ok(implied)
+    }
+
     /// Checks that there is room for one more.
     fn check_node_count(&self) -> Result<()> {
         if to_u64(self.tree.node_count()) >= self.limits.inodes_max.min(u32::MAX.into()) {
@@ -718,8 +763,9 @@ impl Scan<'_> {
 }
 
 impl InArchive {
-    fn implied() -> InArchive {
+    fn implied(layer: u16) -> InArchive {
         InArchive {
+            layer,
             implied: true,
             ..InArchive::default()
         }
@@ -734,7 +780,16 @@ struct Window<'a> {
     bytes: Vec<u8>,
 }
 
-impl Window<'_> {
+impl<'a> Window<'a> {
+    fn of(archive: &'a dyn ReadAt, size: u64) -> Window<'a> {
+        Window {
+            archive,
+            size,
+            at: 0,
+            bytes: Vec::new(),
+        }
+    }
+
     fn block(&mut self, at: u64) -> Result<Block> {
         if at >= self.size {
             let what = "tar archive ends without its end marker";
@@ -766,7 +821,7 @@ impl Window<'_> {
 }
 
 /// The names in a path. Empty names and `.` are skipped.
-fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
+pub(super) fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
     let mut names = Vec::new();
     if path.len() > PATH_BYTES_MAX {
         let what = "path in tar is longer than a mebibyte";
@@ -862,6 +917,11 @@ fn add_gnu_fragments(entries: &[u8], at: u64, map: &mut Vec<(u64, u64)>) -> Resu
         map.push((offset, header::unsigned(len, at)?));
     }
     Ok(())
+}
+
+pub(super) fn not_below_file(path: &[u8], at: u64) -> Error {
+    let what = "tar entry lies below a file that is not a directory";
+    Error::corrupt(what, at, to_u64(path.len()))
 }
 
 fn root_is_no_directory(at: u64) -> Error {

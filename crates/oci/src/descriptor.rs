@@ -1,0 +1,142 @@
+//! Descriptors: what a blob is, how long it is, and its digest (image-spec, descriptor.md).
+
+use std::fmt;
+
+use tree::json::Json;
+use tree::{Error, Result, Sha256, to_u64};
+
+/// The digest of a blob.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// Parses `sha256:` and 64 digits.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], or [`Error::Unsupported`] for another algorithm.
+    pub fn parse(text: &str) -> Result<Digest> {
+        let Some(digits) = text.strip_prefix("sha256:") else {
+            return Err(Error::Unsupported("a blob whose digest is not SHA-256"));
+        };
+        let wrong = || {
+            let what = "digest of a blob does not have 64 hexadecimal digits";
+            Error::corrupt(what, 0, to_u64(digits.len()))
+        };
+        let mut bytes = [0; 32];
+        // The specification wants small letters; the digits are the name of a file.
+        let nibble = |digit: &u8| match digit {
+            b'0'..=b'9' => Some(digit.wrapping_sub(b'0')),
+            b'a'..=b'f' => Some(digit.wrapping_sub(b'a').wrapping_add(10)),
+            _ => None,
+        };
+        let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+        if pairs.len() != bytes.len() || !rest.is_empty() {
+            return Err(wrong());
+        }
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            let (high, low) = nibble(high).zip(nibble(low)).ok_or_else(wrong)?;
+            *byte = high << 4 | low;
+        }
+        Ok(Digest(bytes))
+    }
+
+    /// Where a layout has the blob.
+    pub(crate) fn path(&self) -> String {
+        format!("blobs/{}", self.to_string().replacen(':', "/", 1))
+    }
+
+    /// Checks that these bytes were summed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn check(&self, sum: Sha256) -> Result<()> {
+        let found = sum.finish();
+        if found == self.0 {
+            return Ok(());
+        }
+        let what = "content of a blob does not have its digest";
+        let [a, b, c, d, e, f, g, h, ..] = found;
+        Err(Error::corrupt(
+            what,
+            0,
+            u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+        ))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A blob that another one names.
+#[derive(Clone, Debug)]
+pub(crate) struct Descriptor {
+    pub(crate) media_type: String,
+    pub(crate) digest: Digest,
+    pub(crate) size: u64,
+}
+
+impl Descriptor {
+    pub(crate) fn of_json(value: &Json) -> Result<Descriptor> {
+        let lacks = |what| Error::corrupt(what, 0, 0);
+        let digest = value.text("digest");
+        let digest = digest.ok_or(lacks("descriptor of a blob has no digest"))?;
+        let Some(Json::Number(size)) = value.field("size") else {
+            return Err(lacks("descriptor of a blob has no size"));
+        };
+        Ok(Descriptor {
+            media_type: value.text("mediaType").unwrap_or_default().to_owned(),
+            digest: Digest::parse(digest)?,
+            size: *size,
+        })
+    }
+
+    /// Whether it leads to images, not to one.
+    pub(crate) fn is_index(&self) -> bool {
+        [
+            "application/vnd.oci.image.index.v1+json",
+            "application/vnd.docker.distribution.manifest.list.v2+json",
+        ]
+        .contains(&&*self.media_type)
+    }
+}
+
+/// Whether layers of this type are tar archives, perhaps compressed.
+pub(crate) fn is_tar(media_type: &str) -> bool {
+    let is_layer = media_type.starts_with("application/vnd.oci.image.layer.")
+        || media_type.starts_with("application/vnd.docker.image.rootfs.");
+    is_layer && media_type.contains(".tar") && !media_type.ends_with("encrypted")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_sha_256_in_small_letters() {
+        let text = format!("sha256:{}", "0a".repeat(32));
+        let digest = Digest::parse(&text).unwrap();
+        assert_eq!(digest.to_string(), text);
+        assert_eq!(digest.path(), format!("blobs/sha256/{}", "0a".repeat(32)));
+        for bad in [
+            "0A".repeat(32),
+            "0a".repeat(31),
+            "0".repeat(63),
+            "../".repeat(21) + "x",
+        ] {
+            let parsed = Digest::parse(&format!("sha256:{bad}"));
+            assert!(matches!(parsed, Err(Error::Corrupt(_))), "{bad}");
+        }
+        let other = Digest::parse("sha512:00");
+        assert!(matches!(other, Err(Error::Unsupported(_))));
+    }
+}

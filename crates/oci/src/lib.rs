@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod descriptor;
+mod layers;
+mod layout;
+mod platform;
+
+pub use descriptor::Digest;
+pub use layers::KnownLayers;
+pub use layout::{Image, ImageLayout, Layer, LayoutKind, ListedImage};
+pub use platform::Platform;
