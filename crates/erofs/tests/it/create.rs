@@ -113,11 +113,12 @@ fn source(unit: usize, kernel: Kernel) -> MemoryFs {
         "noise then text",
         &[noise(9, unit / 2), text(9, unit)].concat(),
     );
+    let step = unit.min(16 << 10) as u64;
     let comb: Vec<(u64, Vec<u8>)> = (0..40)
-        .map(|n| (n * 3 * unit as u64 + 5000, text(n, 4096)))
+        .map(|n| (n * 3 * step + 5000, text(n, 4096)))
         .collect();
     let pieces: Vec<(u64, &[u8])> = comb.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
-    fs.add_sparse(root, "comb", 200 * unit as u64 + 3, &pieces);
+    fs.add_sparse(root, "comb", 200 * step + 3, &pieces);
     fs.add_sparse(root, "hole", 5 << 20, &[]);
     let far = (1 << 40) - 5000;
     // Older ones would need an index of 2 GiB.
