@@ -231,7 +231,7 @@ fn features(request: &mut NewFileSystem, list: &OsStr) -> Result<()> {
 }
 
 /// The device or file of the new file system, if it is there.
-struct Target {
+pub(super) struct Target {
     is_device: bool,
     bytes: u64,
 }
@@ -239,7 +239,7 @@ struct Target {
 impl Target {
     /// # Errors
     /// It is in use, or holds something and may not be overwritten.
-    fn of(path: &Path, overwrites: bool) -> Result<Option<Target>> {
+    pub(super) fn of(path: &Path, overwrites: bool) -> Result<Option<Target>> {
         let name = text::of_host_path(path, "-");
         let kind = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -316,7 +316,11 @@ fn set_size(request: &mut NewFileSystem, target: Option<&Target>, name: &str) ->
     Ok(())
 }
 
-fn random_uuid() -> Result<[u8; 16]> {
+/// A UUID of random numbers.
+///
+/// # Errors
+/// The system has none.
+pub(super) fn random_uuid() -> Result<[u8; 16]> {
     let mut id = [0; 16];
     let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut id));
     random.context("read /dev/urandom")?;

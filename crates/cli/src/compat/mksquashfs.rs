@@ -13,15 +13,15 @@ use anyhow::{Context, Result, bail};
 use codec::Settings;
 use restow::{Address, CopyOptions, Format, Fragments, SourceTree, squashfs_flags};
 use tree::edit::{
-    Action, Added, Addition, AdditionRules, Edited, Edits, IdMap, ModeChange, PatternSyntax,
-    Patterns, Priorities, RootEdits,
+    Action, Added, Addition, AdditionRules, Edited, Edits, ModeChange, PatternSyntax, Patterns,
+    Priorities, RootEdits,
 };
 use tree::{FileKind, Parallel, Time};
 
 use super::image_lines::{self, FileCounts};
 use super::options::{Effect, OptionRow, Style, parse};
 use super::sources::{self, Gathered, SourceRules};
-use super::write::{Shown, write_after};
+use super::write::{Shown, id_offset, write_after};
 use crate::message::tell;
 use crate::options::{bytes, epoch, group, open_options, squashfs_settings, user};
 use crate::text;
@@ -644,25 +644,8 @@ fn make(mut request: ImageRequest, gathered: Gathered, dst: &Path) -> Result<Exi
     }
     edits.root = root;
     let offset = request.uid_gid_offset;
-    if let Some(count) = u32::MAX.checked_sub(offset).filter(|_| offset > 0) {
-        let map = IdMap {
-            from: 0,
-            to: offset,
-            count: count.saturating_add(1),
-        };
-        // As in theirs, the sum has 32 bits.
-        let beyond = IdMap {
-            from: offset.wrapping_neg(),
-            to: 0,
-            count: offset,
-        };
-        (edits.uid_maps, edits.gid_maps) = (vec![map, beyond], vec![map, beyond]);
-        for id in [&mut edits.uid, &mut edits.gid].into_iter().flatten() {
-            *id = id
-                .checked_add(offset)
-                .context("-uid-gid-offset is too large")?;
-        }
-    }
+    edits.uid_maps = id_offset(offset, &mut edits.uid).context("-uid-gid-offset")?;
+    edits.gid_maps = id_offset(offset, &mut edits.gid).context("-uid-gid-offset")?;
     let mut patterns = Patterns::default();
     let excluded = match request.syntax {
         Some(syntax) => {

@@ -4,6 +4,7 @@
 
 mod image_lines;
 mod mkfs_btrfs;
+mod mkfs_erofs;
 mod mksquashfs;
 mod options;
 mod sources;
@@ -33,12 +34,18 @@ pub(crate) struct Program {
 }
 
 /// The programs whose command lines are taken.
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 8] = [
     Program {
         name: "mkfs.btrfs",
         run: mkfs_btrfs::run,
         failed: 1,
         options: || options::described(mkfs_btrfs::ROWS),
+    },
+    Program {
+        name: "mkfs.erofs",
+        run: mkfs_erofs::run,
+        failed: 1,
+        options: || options::described(mkfs_erofs::ROWS),
     },
     Program {
         name: "mksquashfs",

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 pub(super) struct OptionRow<T: 'static> {
     /// Its spellings, with their hyphens.
     pub(super) names: &'static [&'static str],
-    /// Its value, as the program's manual names it; empty for an option without one.
+    /// Its value, as the program's manual names it; empty for an option without one. `[=` begins
+    /// one that can be left out.
     pub(super) value: &'static str,
     pub(super) effect: Effect<T>,
     /// How its effect differs from that in the program, or why it has none; can be empty for an
@@ -104,6 +105,11 @@ impl<T> OptionRow<T> {
         !self.value.is_empty() && !matches!(self.effect, Effect::Rest(_) | Effect::Words(_))
     }
 
+    /// Whether its value is in its own word, or left out.
+    fn is_optional(&self) -> bool {
+        self.value.starts_with("[=")
+    }
+
     /// Applies the option.
     fn apply(&self, name: &str, value: &OsStr, request: &mut T) -> Result<()> {
         match self.effect {
@@ -118,8 +124,8 @@ impl<T> OptionRow<T> {
     /// How it is described.
     fn described(&self) -> Described {
         let names = self.names.join(", ");
-        let option = if self.value.is_empty() {
-            names
+        let option = if self.value.is_empty() || self.is_optional() {
+            names + self.value
         } else {
             format!("{names} {}", self.value)
         };
@@ -238,6 +244,7 @@ fn getopt<T>(
             row.apply(name, OsStr::new(""), request)?;
             return Ok(false);
         }
+        let value = value.or(row.is_optional().then_some(OsStr::new("")));
         let from_next = value.is_none();
         let value = value.or(next.map(OsString::as_os_str));
         let value = value.with_context(|| missing(name, row.value))?;

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use restow::{CopyJob, CopyOptions, CopySummary, Format, SourceTree};
 use tree::Progress;
-use tree::edit::Edits;
+use tree::edit::{Edits, IdMap};
 
 use crate::bar::Bar;
 use crate::copy::{CopyWords, NameLine, Names};
@@ -105,4 +105,29 @@ pub(super) fn write_after(
         .iter()
         .for_each(|lost| tell(&format!("{}: {lost}", source.name())));
     Ok(summary)
+}
+
+/// The maps that add an offset to all IDs; adds it to the one that all files get.
+///
+/// # Errors
+/// That one exceeds 32 bits.
+pub(super) fn id_offset(offset: u32, forced: &mut Option<u32>) -> Result<Vec<IdMap>> {
+    if let Some(id) = forced {
+        *id = id.checked_add(offset).context("is too large")?;
+    }
+    let Some(count) = u32::MAX.checked_sub(offset).filter(|_| offset > 0) else {
+        return Ok(Vec::new());
+    };
+    let map = IdMap {
+        from: 0,
+        to: offset,
+        count: count.saturating_add(1),
+    };
+    // As in the programs, the sum has 32 bits.
+    let beyond = IdMap {
+        from: offset.wrapping_neg(),
+        to: 0,
+        count: offset,
+    };
+    Ok(vec![map, beyond])
 }

@@ -2,6 +2,7 @@
 //! have the same exit code, print the same and leave the same files.
 
 mod mkfs_btrfs; // mkfs.btrfs
+mod mkfs_erofs; // mkfs.erofs
 mod mksquashfs; // mksquashfs and sqfstar
 mod tar2sqfs; // tar2sqfs and sqfs2tar
 mod unsquashfs; // unsquashfs and sqfscat
@@ -103,7 +104,11 @@ fn options(name: &str) -> Vec<String> {
         let (options, _) = line.strip_prefix("| `")?.split_once('`')?;
         Some(options.to_owned())
     });
-    let words = rows.flat_map(|row| row.split([',', ' ']).map(str::to_owned).collect::<Vec<_>>());
+    let words = rows.flat_map(|row| {
+        row.split([',', ' ', '['])
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    });
     words.filter(|word| word.starts_with('-')).collect()
 }
 
