@@ -215,3 +215,31 @@ fn options_that_images_of_erofs_do_not_have_are_refused() {
     let words = "an EROFS image is not written sequentially";
     assert_eq!((code, error.contains(words)), (2, true), "{error}");
 }
+
+#[test]
+fn compressed_data_of_images_stays_as_it_is_stored() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    for number in 0..5_u64 {
+        let words = (0..40_000 * number).map(|n| format!("{:x} ", n * n % 7919));
+        fs::write(dir.join(format!("src/{number}")), words.collect::<String>()).unwrap();
+    }
+    for image in ["x.sqfs", "x.btrfs"] {
+        ok(&dir, &format!("copy -q --compress zstd:1 src {image}"));
+        let line = format!("copy --overwrite --min-kernel 6.15 {image} x.erofs");
+        let (_, words) = ok(&dir, &line);
+        assert!(words.contains(" kept compressed"), "{words}");
+        assert!(!words.contains("encoded again"), "{words}");
+        ok(&dir, "check x.erofs");
+        ok(&dir, "diff --ignore mtime src x.erofs");
+        let (_, words) = ok(&dir, &(line + " --recompress"));
+        assert!(!words.contains("kept"), "{words}");
+    }
+    // The codec of another image is no reason to encode again, but LZO is.
+    ok(&dir, "copy -q --compress lzo src lzo.btrfs");
+    let line = "copy --overwrite --min-kernel 6.15 lzo.btrfs x.erofs";
+    let (_, words) = ok(&dir, line);
+    let reason = "encoded again: codecs that EROFS does not have";
+    assert!(words.contains(reason), "{words}");
+    ok(&dir, "diff --ignore mtime src x.erofs");
+}

@@ -30,6 +30,7 @@ use self::block::BLOCK_BYTES;
 use self::image::ImageWriter;
 use self::layout::{ImageContent, InodeLayout};
 pub use self::options::{ErofsSummary, Options};
+use self::verify::WindowReader;
 use self::xattrs::{DIGEST_NAME, XattrTable, is_storable};
 use crate::image::Erofs;
 use crate::read::TARGET_BYTES_MAX;
@@ -70,6 +71,8 @@ pub fn create(
 
 impl<'a> ImageWriter<'a> {
     fn write(&mut self, scratch: &Scratch, progress: &dyn Progress) -> Result<()> {
+        // A device may have an old superblock, whose image is gone from now on.
+        self.output.write_all_at(&[0; BLOCK_BYTES], 0)?;
         let duplicates = if self.options.duplicates {
             match Duplicates::find(self.inventory, self.parallel) {
                 // Every unreadable file is met again later, and listed then.
@@ -108,7 +111,8 @@ impl<'a> ImageWriter<'a> {
             let written = self.output.reader()?;
             let start = BLOCK_BYTES as u64;
             self.written.compare(&*written, start, self.parallel)?;
-            let image = Erofs::open(vec![Box::new(written) as Box<dyn ReadAt>])?;
+            let written = Box::new(WindowReader::new(written)?);
+            let image = Erofs::open(vec![written as Box<dyn ReadAt>])?;
             verify::tree(&image, &content, &layout, self.parallel)?;
         }
         self.lost = lost;

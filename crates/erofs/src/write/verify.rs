@@ -4,7 +4,10 @@
 //! output returns the bytes written. It remains to prove that a reader finds the same tree in them,
 //! with each file's data where it was put.
 
-use tree::{FileId, FileKind, Ino, Metadata, Parallel, Result, WrittenTree, Xattr};
+use std::io;
+use std::sync::Arc;
+
+use tree::{Cache, FileId, FileKind, Ino, Metadata, Parallel, ReadAt, Result, WrittenTree, Xattr};
 
 use super::data::{PlacedFile, PlacedUnit, UnitKind};
 use super::layout::{ImageContent, InodeLayout};
@@ -12,6 +15,50 @@ use super::xattrs::{DIGEST_NAME, is_storable};
 use crate::image::Erofs;
 use crate::index::IndexedFile;
 use crate::piece::{Piece, PieceKind, StoredPlace};
+
+/// Bytes that are read at once, and how many of them are kept.
+const WINDOW_BYTES: u64 = 32 << 10;
+const WINDOW_SLOTS: (usize, usize) = (8, 4);
+
+/// The new image in windows: inodes, which are read one by one, follow each other.
+pub(crate) struct WindowReader {
+    written: Arc<dyn ReadAt>,
+    size: u64,
+    windows: Cache<Vec<u8>>,
+}
+
+impl WindowReader {
+    pub(crate) fn new(written: Arc<dyn ReadAt>) -> Result<WindowReader> {
+        Ok(WindowReader {
+            size: written.size()?,
+            written,
+            windows: Cache::new(WINDOW_SLOTS.0, WINDOW_SLOTS.1),
+        })
+    }
+}
+
+impl ReadAt for WindowReader {
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()> {
+        let (number, begin) = (at / WINDOW_BYTES, (at % WINDOW_BYTES) as usize);
+        let end = begin + buf.len();
+        if end as u64 > WINDOW_BYTES || at + buf.len() as u64 > self.size {
+            return self.written.read_exact_at(buf, at);
+        }
+        let window = self.windows.find_or_make(number, |gone| {
+            let from = number * WINDOW_BYTES;
+            let mut window = gone.unwrap_or_default();
+            window.resize((self.size - from).min(WINDOW_BYTES) as usize, 0);
+            self.written.read_exact_at(&mut window, from)?;
+            Ok::<_, io::Error>(window)
+        })?;
+        buf.copy_from_slice(&window[begin..end]);
+        Ok(())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.size)
+    }
+}
 
 const ELSEWHERE: &str = "the image has the file's data elsewhere";
 
