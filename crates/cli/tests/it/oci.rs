@@ -235,19 +235,17 @@ fn layers_are_merged_as_by_umoci() {
     let dir = TempDir::new();
     for name in layouts_of_rules(dir.path()) {
         let (image, bundle) = (format!("{name}:latest"), format!("{name}.bundle"));
-        let mut command = umoci.command();
-        let command = command.current_dir(dir.path());
-        run(command.args(["unpack", "--image", &image, &bundle]));
-        let rootfs = format!("{bundle}/rootfs");
-        let (_, differences, _) = run_in(dir.path(), ["diff", &format!("oci:{name}"), &rootfs]);
+        run(in_dir(&umoci, dir.path()).args(["unpack", "--image", &image, &bundle]));
+        ok(&dir, &format!("copy -q --to dir oci:{name} {name}.copy"));
+        let (copy, rootfs) = (format!("{name}.copy"), format!("{bundle}/rootfs"));
+        let (code, differences, words) = run_in(dir.path(), ["diff", &copy, &rootfs]);
+        assert!(code < 2, "{name}: {words}");
         // Some directories have the time of unpacking there, such as those in no layer.
         for line in differences.lines() {
             let path = line.split_once(": time ").map(|(path, _)| path);
             let is_directory = |path| dir.join(&rootfs).join(path).is_dir();
             assert!(path.is_some_and(is_directory), "{name}: {line}");
         }
-        ok(&dir, &format!("copy -q --to dir oci:{name} {name}.copy"));
-        ok(&dir, &format!("diff oci:{name} {name}.copy"));
     }
 }
 
@@ -291,7 +289,8 @@ fn layers_are_merged_as_by_buildah() {
         ]);
         let tree = done(&["mount", &made]);
         let line = format!("diff --ignore mtime oci:{name} {tree}");
-        let (_, differences, _) = run_in(dir.path(), line.split(' '));
+        let (code, differences, words) = run_in(dir.path(), line.split(' '));
+        assert!(code < 2, "{name}: {words}");
         // A root in no layer has this mode there.
         assert!(
             ["", ".: mode 0755 | 0555\n"].contains(&&*differences),
