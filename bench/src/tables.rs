@@ -142,7 +142,7 @@ pub(crate) const TABLES: &[TableSpec] = &[
     TableSpec {
         page: Page::Benchmarks,
         name: "mount",
-        help: "mounts, beside Linux and squashfuse_ll (as root, on a quiet machine)",
+        help: "mounts, beside Linux, squashfuse_ll and erofsfuse (as root, on a quiet machine)",
         measure: mount::measure,
         runs: &[""],
         show: mount::show,

@@ -1,5 +1,5 @@
-//! Mounts, by whole processes: `restow mount` beside Linux' own mounts, squashfuse_ll and a
-//! directory on ext4.
+//! Mounts, by whole processes: `restow mount` beside Linux' own mounts, squashfuse_ll, erofsfuse
+//! and a directory on ext4.
 //!
 //! Every time begins with the call of the mount command. Processor time is that of the whole
 //! machine, since Linux' own mounts work in threads of the kernel: nothing else may run meanwhile.
@@ -44,7 +44,7 @@ const MANY_FILES: &str = "a million files";
 /// Measures everything.
 pub(crate) fn measure(options: &Options, record: &mut TableRecord) -> Result<(), String> {
     let trial = MountTrial::new(options)?;
-    let peers = ["Linux", "squashfuse_ll"].map(|peer| match peer {
+    let peers = ["Linux", "squashfuse_ll", "erofsfuse"].map(|peer| match peer {
         "Linux" => kernel_build(),
         other => version(other, "--help"),
     });
@@ -52,6 +52,7 @@ pub(crate) fn measure(options: &Options, record: &mut TableRecord) -> Result<(),
     record.say("rounds", format!("best of {ROUNDS}"));
     trial.walks(record, "SquashFS zstd", "small.squashfs", &SQUASHFS)?;
     trial.walks(record, "btrfs zstd", "small.btrfs", &BTRFS)?;
+    trial.walks(record, "EROFS lz4", "small.erofs", &EROFS)?;
     trial.sequential(record)?;
     trial.print_random()?;
     trial.many(record)
@@ -64,6 +65,7 @@ enum Mounter {
     /// Linux' mount of a loop device.
     Linux(&'static str),
     Squashfuse,
+    Erofsfuse,
     /// Linux' mount of the same tree on ext4.
     Ext4,
 }
@@ -76,6 +78,7 @@ const SQUASHFS: [Mounter; 4] = [
     Mounter::Ext4,
 ];
 const BTRFS: [Mounter; 2] = [Mounter::Linux("btrfs"), Mounter::Restow];
+const EROFS: [Mounter; 3] = [Mounter::Linux("erofs"), Mounter::Restow, Mounter::Erofsfuse];
 
 impl Mounter {
     fn name(self) -> &'static str {
@@ -83,6 +86,7 @@ impl Mounter {
             Mounter::Restow => "restow mount",
             Mounter::Linux(_) => "Linux",
             Mounter::Squashfuse => "squashfuse_ll",
+            Mounter::Erofsfuse => "erofsfuse",
             Mounter::Ext4 => "ext4 directory",
         }
     }
@@ -92,7 +96,9 @@ impl Mounter {
         match self {
             Mounter::Restow => run(&scratch.restow, &["mount", &image, &point]).map(drop),
             Mounter::Linux(kind) => mount(kind, "ro", &image, &point),
-            Mounter::Squashfuse => run("squashfuse_ll", &[&image, &point]).map(drop),
+            Mounter::Squashfuse | Mounter::Erofsfuse => {
+                run(self.name(), &[&image, &point]).map(drop)
+            }
             Mounter::Ext4 => mount("ext4", "ro", &scratch.path("small.ext4"), &point),
         }
     }
@@ -150,10 +156,12 @@ impl MountTrial {
             let args = [&[&*paths[0], &paths[1]][..], &zstd].concat();
             run("mksquashfs", &args)?;
         }
-        let [small, btrfs, ext4] =
-            ["small", "small.btrfs", "small.ext4"].map(|name| scratch.path(name));
+        let [small, btrfs, erofs, ext4] =
+            ["small", "small.btrfs", "small.erofs", "small.ext4"].map(|name| scratch.path(name));
         let args = ["copy", "-q", "--compress", "zstd:3", &small, &btrfs];
         run(&scratch.restow, &args)?;
+        let args = ["--quiet", "-zlz4hc", "-C65536", &erofs, &small];
+        run("mkfs.erofs", &args)?;
         run("truncate", &["-s", "256M", &ext4])?;
         run("mkfs.ext4", &["-q", "-d", &small, &ext4])?;
         Ok(MountTrial { scratch, point })
@@ -583,18 +591,20 @@ fn digest(dir: &Path) -> Result<u64, String> {
 pub(crate) fn show(record: &TableRecord) -> RenderedTable {
     let is_walk = |(part, _): &(&str, &RecordRow)| *part != LARGE && *part != MANY_FILES;
     let walk = |(part, row): (&str, &RecordRow)| {
-        let ratio = |metric| cell(row.value("restow mount", metric), 2);
-        let metrics = [
-            "elapsed to Linux",
-            "processor to Linux",
-            "elapsed to squashfuse_ll",
+        let value = |metric| row.value("restow mount", metric);
+        let other = value("elapsed to squashfuse_ll").or_else(|| value("elapsed to erofsfuse"));
+        let ratios = [
+            value("elapsed to Linux"),
+            value("processor to Linux"),
+            other,
         ];
         let name = [part.to_owned(), row.name.clone()];
-        name.into_iter().chain(metrics.map(ratio)).collect()
+        name.into_iter()
+            .chain(ratios.map(|ratio| cell(ratio, 2)))
+            .collect()
     };
     let walks: Vec<Vec<String>> = record.all_rows().filter(is_walk).map(walk).collect();
-    let columns =
-        "image | work | elapsed, to Linux | processor, to Linux | elapsed, to squashfuse_ll";
+    let columns = "image | work | elapsed, to Linux | processor, to Linux | elapsed, to squashfuse_ll or erofsfuse";
     let mut text = markdown(columns, &walks);
     let line = |row: &RecordRow| {
         let cells = ["seconds", "elapsed to squashfuse_ll"].map(|it| cell(row.value("all", it), 2));

@@ -84,6 +84,33 @@ impl Check {
         self.file.refuse_device()
     }
 
+    fn refuse_checksums(&self, article_and_format: &str) -> Result<()> {
+        if self.no_decode {
+            bail!("--no-decode: {article_and_format} image has no checksums; use --no-data");
+        }
+        Ok(())
+    }
+
+    /// Prints the result of a format without checksums, and returns whether there is no error.
+    /// Counts have a name in JSON and a noun.
+    fn conclude(&self, errors: u64, counts: &[(&str, &str, u64)], decoded: u64) -> Result<bool> {
+        let mut out = io::stdout().lock();
+        if self.json {
+            let mut object = Object::new().number("errors", errors);
+            for &(name, _, number) in counts {
+                object = object.number(name, number);
+            }
+            writeln!(out, "{}", object.number("decoded_bytes", decoded).line())?;
+        } else if !self.silent.quiet {
+            write!(out, "{} in ", text::count(errors, "error"))?;
+            for &(_, noun, number) in counts {
+                write!(out, "{}, ", text::count(number, noun))?;
+            }
+            writeln!(out, "{} of data decoded", text::count(decoded, "byte"))?;
+        }
+        Ok(errors == 0)
+    }
+
     fn options(&self) -> CheckOptions {
         let data = if self.no_data {
             DataCheck::Skip
@@ -208,70 +235,37 @@ fn check_btrfs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
 fn check_squashfs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
     let open = || {
         args.file.refuse_device()?;
-        if args.no_decode {
-            bail!("--no-decode: a SquashFS image has no checksums; use --no-data");
-        }
-        Ok(file.open_squashfs()?)
+        args.refuse_checksums("a SquashFS")?;
+        anyhow::Ok(file.open_squashfs()?)
     };
     let image = open().with_context(|| format!("open {name}"))?;
     let parallel = args.threads.parallel();
     let summary = reported(name, args, |bar, report| {
         image.check(args.options(), parallel, bar, report)
     })?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        let object = Object::new()
-            .number("errors", summary.findings)
-            .number("inodes", summary.inodes)
-            .number("blocks", summary.blocks)
-            .number("fragments", summary.fragments)
-            .number("decoded_bytes", summary.data_bytes);
-        writeln!(out, "{}", object.line())?;
-    } else if !args.silent.quiet {
-        writeln!(
-            out,
-            "{} in {}, {}, {}, {} of data decoded",
-            text::count(summary.findings, "error"),
-            text::count(summary.inodes, "inode"),
-            text::count(summary.blocks, "block"),
-            text::count(summary.fragments, "fragment"),
-            text::count(summary.data_bytes, "byte")
-        )?;
-    }
-    Ok(summary.findings == 0)
+    let counts = [
+        ("inodes", "inode", summary.inodes),
+        ("blocks", "block", summary.blocks),
+        ("fragments", "fragment", summary.fragments),
+    ];
+    args.conclude(summary.findings, &counts, summary.data_bytes)
 }
 
 fn check_erofs(file: ImageRange, name: &str, args: &Check) -> Result<bool> {
     let open = || {
-        if args.no_decode {
-            bail!("--no-decode: an EROFS image has no checksums; use --no-data");
-        }
-        Ok(file.open_erofs(&args.file.options())?)
+        args.refuse_checksums("an EROFS")?;
+        anyhow::Ok(file.open_erofs(&args.file.options())?)
     };
     let image = open().with_context(|| format!("open {name}"))?;
     let parallel = args.threads.parallel();
     let summary = reported(name, args, |bar, report| {
         image.check(args.options(), parallel, bar, report)
     })?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        let object = Object::new()
-            .number("errors", summary.findings)
-            .number("inodes", summary.inodes)
-            .number("clusters", summary.clusters)
-            .number("decoded_bytes", summary.data_bytes);
-        writeln!(out, "{}", object.line())?;
-    } else if !args.silent.quiet {
-        writeln!(
-            out,
-            "{} in {}, {}, {} of data decoded",
-            text::count(summary.findings, "error"),
-            text::count(summary.inodes, "inode"),
-            text::count(summary.clusters, "compressed cluster"),
-            text::count(summary.data_bytes, "byte")
-        )?;
-    }
-    Ok(summary.findings == 0)
+    let counts = [
+        ("inodes", "inode", summary.inodes),
+        ("clusters", "compressed cluster", summary.clusters),
+    ];
+    args.conclude(summary.findings, &counts, summary.data_bytes)
 }
 
 /// Runs a check with a progress bar, and prints its findings.

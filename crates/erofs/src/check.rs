@@ -6,6 +6,8 @@ use tree::{
     NO_OWNER, Parallel, Progress, Result, ordered,
 };
 
+use tree::rescue::{Loss, Rescue};
+
 use crate::image::Erofs;
 use crate::index::IndexedFile;
 use crate::piece::{PieceKind, StoredCluster, StoredPlace};
@@ -41,6 +43,8 @@ struct ImageCheck<'a> {
     clusters_max: usize,
     plain: Vec<PlainRange>,
     plain_max: usize,
+    /// Then files have fewer names than links.
+    names_are_lost: bool,
 }
 
 impl Erofs {
@@ -50,7 +54,7 @@ impl Erofs {
     /// attributes must not hide one; data must be inside its device; compressed clusters must
     /// overlap neither each other nor plain data; and each must decode to what its files show.
     ///
-    /// A directory that cannot be read ends the check of files. Memory grows by 64 bytes for each
+    /// Of damaged directories, the readable names are checked. Memory grows by 64 bytes for each
     /// cluster.
     ///
     /// # Errors
@@ -69,18 +73,37 @@ impl Erofs {
             clusters_max: COLLECTED_MIN,
             plain: Vec::new(),
             plain_max: COLLECTED_MIN,
+            names_are_lost: false,
         };
         let mut summary = ErofsCheck::default();
-        match Inventory::of(self, &Limits::default()) {
-            Err(error) => check.findings.add(error.into())?,
-            Ok(inventory) => {
-                check.files(&inventory)?;
-                check.overlaps(&inventory)?;
-                summary.inodes = inventory.file_count().into();
-                summary.clusters = check.clusters.len() as u64;
-                if options.data.decodes() {
-                    summary.data_bytes = check.decode(&inventory, parallel, progress)?;
+        let limits = Limits::default();
+        let rescue = Rescue::new(self, false);
+        let inventory = Inventory::of(self, &limits).or_else(|error| {
+            let readable = Inventory::of(&rescue, &limits);
+            let losses = readable.as_ref().map(|readable| rescue.losses(readable));
+            match losses {
+                Ok(losses) if !losses.is_empty() => {
+                    check.names_are_lost = true;
+                    for (path, loss) in losses {
+                        let (Loss::Names(error)
+                        | Loss::File(error)
+                        | Loss::Xattrs(error)
+                        | Loss::Content(_, error)) = loss;
+                        check.findings.add(error.in_file("check", &path).into())?;
+                    }
                 }
+                _ => check.findings.add(error.into())?,
+            }
+            readable
+        });
+        // Otherwise nothing is readable, and the error is a finding already.
+        if let Ok(inventory) = inventory {
+            check.files(&inventory)?;
+            check.overlaps(&inventory)?;
+            summary.inodes = inventory.file_count().into();
+            summary.clusters = check.clusters.len() as u64;
+            if options.data.decodes() {
+                summary.data_bytes = check.decode(&inventory, parallel, progress)?;
             }
         }
         summary.findings = check.findings.count();
@@ -120,7 +143,7 @@ impl ImageCheck<'_> {
         let inode = image.inode(ino.0)?;
         let at = inode.at.at;
         let corrupt = |what, got: u64| Err(Error::corrupt(what, at, got));
-        let (_, hidden) = image.attributes(&inode)?;
+        let hidden = image.attributes(&inode)?.hidden;
         if hidden > 0 {
             return corrupt(
                 "filter of extended attributes hides some that are there",
@@ -134,7 +157,8 @@ impl ImageCheck<'_> {
             );
         }
         let names = inventory.name_count(file);
-        if inode.kind != FileKind::Directory && inode.nlink != names {
+        let has_names = inode.nlink == names || self.names_are_lost && inode.nlink > names;
+        if inode.kind != FileKind::Directory && !has_names {
             return corrupt(
                 "inode's link count is not its number of names",
                 inode.nlink.into(),

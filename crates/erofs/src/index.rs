@@ -34,6 +34,8 @@ pub(crate) const HOLE: u16 = 0x4000;
 pub(crate) struct IndexedFile {
     pub(crate) inode: Inode,
     pub(crate) header: Option<IndexHeader>,
+    /// Where the index ends, before what is inline behind it.
+    pub(crate) end: MetaAt,
 }
 
 /// The header of an index (`struct z_erofs_map_header`).

@@ -13,7 +13,7 @@ use tree::{Error, Result, to_u64, to_usize};
 
 use crate::fields::{u16_at, u32_at};
 use crate::image::{Erofs, min_len};
-use crate::index::IndexedFile;
+use crate::index::{IndexHeader, IndexedFile};
 use crate::inode::{Inode, Layout};
 use crate::piece::{Piece, PieceKind, StoredPlace};
 
@@ -39,6 +39,12 @@ impl Erofs {
         } else {
             None
         };
+        let mut end = match &header {
+            None => inode.index_at,
+            Some(IndexHeader::Fragment(_)) => inode.index_at.aligned(8).after(8),
+            Some(IndexHeader::Clusters(index)) => index.end(),
+            Some(header @ IndexHeader::Records { at, .. }) => at.after(header.records_len(&inode)),
+        };
         if inode.layout == Layout::Chunks
             && inode.chunk_format & !(CHUNK_BITS | CHUNK_INDEXES | CHUNK_48BIT) != 0
         {
@@ -50,9 +56,11 @@ impl Erofs {
             let count = inode.size.div_ceil(1 << self.chunk_log2(&inode));
             let unit = chunk_entry_bytes(&inode);
             let at = inode.index_at.aligned(unit.into());
-            self.check_index(&inode, at, count.saturating_mul(unit.into()))?;
+            let len = count.saturating_mul(unit.into());
+            self.check_index(&inode, at, len)?;
+            end = at.after(len);
         }
-        Ok(IndexedFile { inode, header })
+        Ok(IndexedFile { inode, header, end })
     }
 
     /// The part of a file that covers `offset`, which is before its end.

@@ -111,7 +111,7 @@ impl FileSystem for Erofs {
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
-        Ok(self.attributes(&self.inode(ino.0)?)?.0)
+        Ok(self.attributes(&self.inode(ino.0)?)?.xattrs)
     }
 
     fn extents(&self, file: Ino, from: u64) -> Result<Vec<Extent>> {

@@ -34,6 +34,11 @@ fn begin(record: &[u8]) -> u64 {
     u64::from(u32_at(record, 12)) | u64::from(u32_at(record, 16)) << 32
 }
 
+fn unordered(inode: &Inode, from: u64) -> Error {
+    let what = "records of a file's extents are not in order";
+    Error::corrupt(what, inode.at.at, from)
+}
+
 /// A record, with the range of the file that it covers.
 struct Record {
     from: u64,
@@ -43,28 +48,38 @@ struct Record {
     is_last: bool,
 }
 
-impl Erofs {
-    /// Checks that the records are in metadata, and are those of no other file.
-    pub(crate) fn check_records(&self, header: &IndexHeader, inode: &Inode) -> Result<()> {
+impl IndexHeader {
+    /// Bytes of the records, with the address before those of 4 bytes.
+    pub(crate) fn records_len(&self, inode: &Inode) -> u64 {
         let IndexHeader::Records {
             count,
             record_bytes,
             cluster_log2,
-            at,
             ..
-        } = *header
+        } = *self
         else {
-            return Ok(());
+            return 0;
         };
         let (count, first) = match record_bytes {
             4 => (inode.size.div_ceil(1 << cluster_log2), 8),
             8 => (inode.size.div_ceil(1 << cluster_log2), 0),
             _ => (count, 0),
         };
-        let len = count
+        count
             .saturating_mul(record_bytes.into())
-            .saturating_add(first);
-        self.check_index(inode, at, len)
+            .saturating_add(first)
+    }
+}
+
+impl Erofs {
+    /// Checks that the records are in metadata, and are those of no other file.
+    pub(crate) fn check_records(&self, header: &IndexHeader, inode: &Inode) -> Result<()> {
+        match *header {
+            IndexHeader::Records { at, .. } => {
+                self.check_index(inode, at, header.records_len(inode))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Records of 4 bytes have only lengths: sums them, so that each can be found.
@@ -231,14 +246,17 @@ impl Erofs {
             })
         };
         let (mut low, mut high) = (0, count);
-        let mut found = None;
+        let mut found: Option<Record> = None;
         let mut end = inode.size;
         while low < high {
             let middle = low.midpoint(high);
             let record = read(middle)?;
             if record.from > offset {
-                end = record.from.min(inode.size);
+                // Out of order, a later one can begin earlier.
+                end = record.from.min(end);
                 high = middle;
+            } else if (found.as_ref()).is_some_and(|found| found.from > record.from) {
+                return Err(unordered(inode, record.from));
             } else {
                 low = middle.saturating_add(1);
                 found = Some(record);
@@ -274,8 +292,7 @@ impl Erofs {
             self.read_meta(at.after(number.saturating_mul(unit)), &mut records)?;
             for from in records.chunks_exact(record_bytes.into()).map(begin) {
                 if last.is_some_and(|last| from <= last) || from >= inode.size {
-                    let what = "records of a file's extents are not in order";
-                    return Err(Error::corrupt(what, inode.at.at, from));
+                    return Err(unordered(inode, from));
                 }
                 last = Some(from);
             }

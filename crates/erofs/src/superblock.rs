@@ -119,6 +119,8 @@ pub struct Superblock {
     pub(crate) algorithms: u16,
     /// The dictionary of MicroLZMA.
     pub(crate) dictionary_bytes: u32,
+    /// Where it ends, with its extensions and the settings of the codecs.
+    pub(crate) end: u64,
     device_slots_at: u64,
 }
 
@@ -161,7 +163,7 @@ impl Superblock {
             superblock.verify(image, u32_at(&bytes, 4))?;
         }
         if superblock.incompat & incompat::COMPR_CFGS != 0 {
-            superblock.read_settings(image, SUPERBLOCK_AT.saturating_add(to_u64(bytes.len())))?;
+            superblock.read_settings(image)?;
         }
         Ok(superblock)
     }
@@ -266,6 +268,7 @@ impl Superblock {
             // Without settings, the field is another one, and lz4 is the only codec.
             algorithms: if has_settings { u16_at(bytes, 84) } else { 1 },
             dictionary_bytes: 0,
+            end: SUPERBLOCK_AT.saturating_add(to_u64(bytes.len())),
             device_slots_at: u64::from(u16_at(bytes, 88)) << 7,
         })
     }
@@ -292,7 +295,7 @@ impl Superblock {
     }
 
     /// Reads the settings of the codecs, each with its length before it.
-    fn read_settings(&mut self, image: &dyn ReadAt, mut at: u64) -> Result<()> {
+    fn read_settings(&mut self, image: &dyn ReadAt) -> Result<()> {
         if self.algorithms >> ALGORITHMS.len() != 0 {
             return Err(Error::Unsupported(
                 "an EROFS image with a codec other than lz4, lzma, deflate and zstd",
@@ -303,12 +306,12 @@ impl Superblock {
                 continue;
             }
             let mut settings = [0; 8];
-            image.read_exact_at(&mut settings, at)?;
+            image.read_exact_at(&mut settings, self.end)?;
             if bit == 1 {
                 self.dictionary_bytes = u32_at(&settings, 2);
             }
             let len = u64::from(u16_at(&settings, 0)).saturating_add(2);
-            at = at.saturating_add(len.next_multiple_of(4));
+            self.end = self.end.saturating_add(len.next_multiple_of(4));
         }
         Ok(())
     }

@@ -10,13 +10,71 @@
 )]
 
 use tree::usage::{StorageForm, StoredPart, StoredParts};
-use tree::{ExtentId, Ino, Result};
+use tree::{ExtentId, FileKind, Ino, Inventory, Limits, Result};
 
 use crate::image::Erofs;
 use crate::index::IndexedFile;
+use crate::inode::MetaAt;
 use crate::piece::{Piece, PieceKind, StoredPlace};
 
 impl Erofs {
+    /// Bytes of metadata in the image: the superblock, inodes with their attributes, indexes and
+    /// inline data, shared attributes, directories, and the metabox.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub fn metadata_bytes(&self) -> Result<u64> {
+        let inventory = Inventory::of(self, &Limits::default())?;
+        let nids = inventory.files().map(|file| inventory.ino(file).0);
+        let special = [self.superblock.packed, self.superblock.metabox];
+        let mut ranges = vec![(0, self.superblock.end)];
+        for nid in nids.chain(special.into_iter().flatten()) {
+            let content = self.content(nid)?;
+            let inode = &content.inode;
+            let mut add = |from: MetaAt, to: MetaAt| {
+                if !from.in_metabox {
+                    ranges.push((from.at, to.at));
+                }
+            };
+            add(inode.at, content.end);
+            for (from, to) in self.attributes(inode)?.shared {
+                add(from, to);
+            }
+            // Of other files than regular ones, all is metadata.
+            let is_metadata =
+                inode.kind != FileKind::Regular || self.superblock.metabox == Some(nid);
+            if inode.kind.is_device() {
+                continue;
+            }
+            self.each_piece(&content, &mut |piece| {
+                let (place, len) = match piece.kind {
+                    PieceKind::Plain(place) => (place, piece.len),
+                    PieceKind::Cluster(cluster) => (cluster.place, cluster.stored_len),
+                    PieceKind::Hole | PieceKind::Fragment(_) => return Ok(()),
+                };
+                match place {
+                    StoredPlace::Meta(place) if !place.in_metabox => {
+                        ranges.push((place.at, place.after(len).at));
+                    }
+                    StoredPlace::Data { device, at } if is_metadata => {
+                        if let (0, at) = self.locate(device, at)? {
+                            ranges.push((at, at.saturating_add(len)));
+                        }
+                    }
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        }
+        ranges.sort_unstable();
+        let (mut bytes, mut end) = (0_u64, 0);
+        for (from, to) in ranges {
+            bytes = bytes.saturating_add(to.saturating_sub(from.max(end)));
+            end = end.max(to);
+        }
+        Ok(bytes)
+    }
+
     /// Calls `each` with the part of a piece, or with those of the packed inode that a fragment
     /// shows.
     fn parts_of(

@@ -33,13 +33,22 @@ struct Attribute {
     next: MetaAt,
 }
 
+/// The attributes of a file.
+#[derive(Default)]
+pub(crate) struct FileXattrs {
+    /// Sorted by name.
+    pub(crate) xattrs: Vec<Xattr>,
+    /// Those that Linux does not find, because the filter says that they are not there.
+    pub(crate) hidden: u64,
+    /// Where those that can be shared are.
+    pub(crate) shared: Vec<(MetaAt, MetaAt)>,
+}
+
 impl Erofs {
-    /// The attributes of a file, sorted by name; and those that Linux does not find, because the
-    /// filter says that they are not there.
-    pub(crate) fn attributes(&self, inode: &Inode) -> Result<(Vec<Xattr>, u64)> {
-        let mut found = Vec::new();
+    pub(crate) fn attributes(&self, inode: &Inode) -> Result<FileXattrs> {
+        let (mut found, mut shared) = (Vec::new(), Vec::new());
         if inode.xattr_bytes == 0 {
-            return Ok((found, 0));
+            return Ok(FileXattrs::default());
         }
         self.check_index(inode, inode.xattrs_at, inode.xattr_bytes)?;
         let mut header = [0; HEADER_BYTES];
@@ -70,7 +79,8 @@ impl Erofs {
                 self.superblock.xattr_at
             };
             let at = base.saturating_add(offset);
-            add(self.attribute(MetaAt { in_metabox, at })?);
+            let place = MetaAt { in_metabox, at };
+            shared.push((place, add(self.attribute(place)?)));
         }
         let end = inode.xattrs_at.after(inode.xattr_bytes);
         let mut place = shared_at.after(shared_count.saturating_mul(SHARED_BYTES));
@@ -96,7 +106,11 @@ impl Erofs {
             let what = "file has an extended attribute twice";
             return Err(Error::corrupt(what, inode.at.at, to_u64(found.len())));
         }
-        Ok((found, hidden))
+        Ok(FileXattrs {
+            xattrs: found,
+            hidden,
+            shared,
+        })
     }
 
     fn attribute(&self, place: MetaAt) -> Result<Attribute> {

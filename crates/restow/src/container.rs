@@ -278,9 +278,9 @@ fn inside(input: &Input, bytes: &Arc<dyn ReadAt>, at: ImageAt) -> Result<Contain
             let found = partitions.iter().find(|found| found.format.is_some());
             match found {
                 Some(found) => (found.start, found.len),
-                None => match first_image(bytes)? {
+                None => match first_image(input, bytes)? {
                     Some(at) => (at, u64::MAX),
-                    None => refuse!("no SquashFS or btrfs image found"),
+                    None => refuse!("no SquashFS, btrfs or EROFS image found"),
                 },
             }
         }
@@ -319,32 +319,52 @@ fn partitions_of(input: &Input, bytes: &Arc<dyn ReadAt>) -> Result<Vec<Partition
     Ok(partitions)
 }
 
-/// Where the first image of either format begins.
-fn first_image(file: &dyn ReadAt) -> Result<Option<u64>> {
-    let (squashfs, btrfs) = (squashfs::search_image(file)?, search_btrfs(file)?);
-    Ok(match (squashfs, btrfs) {
-        (Some(squashfs), Some(btrfs)) => Some(squashfs.min(btrfs)),
-        (found, None) | (None, found) => found,
-    })
+/// Where the first image of any format begins.
+fn first_image(input: &Input, bytes: &Arc<dyn ReadAt>) -> Result<Option<u64>> {
+    // The first superblock of btrfs is 64 KiB after the beginning, and says so.
+    let first = SUPERBLOCK_PLACES[0].0;
+    let mark = BTRFS_MAGIC_AT as usize;
+    let is_btrfs = |sector: &[u8], _| {
+        // The address of the superblock itself comes before the magic number.
+        sector[mark..].starts_with(BTRFS_MAGIC)
+            && sector[mark - 16..mark - 8] == first.to_le_bytes()
+    };
+    // Four bytes are soon found by chance: the superblock and the root must be readable.
+    let is_erofs = |sector: &[u8], at| {
+        let opens = || {
+            Erofs::open(vec![Box::new(
+                ImageRange::of(input, bytes, at, u64::MAX).ok()?,
+            )])
+            .ok()
+        };
+        sector.starts_with(EROFS_MAGIC) && opens().is_some()
+    };
+    let found = [
+        squashfs::search_image(bytes)?,
+        search_sectors(bytes, first, &is_btrfs)?,
+        search_sectors(bytes, EROFS_MAGIC_AT as u64, &is_erofs)?,
+    ];
+    Ok(found.into_iter().flatten().min())
 }
 
-/// Where the first btrfs image begins: its first superblock is 64 KiB after that, and says so.
-fn search_btrfs(file: &dyn ReadAt) -> Result<Option<u64>> {
+/// Where the first image begins whose superblock, `skipped` bytes after that, is in a sector that
+/// fits.
+fn search_sectors(
+    file: &dyn ReadAt,
+    skipped: u64,
+    fits: &dyn Fn(&[u8], u64) -> bool,
+) -> Result<Option<u64>> {
     const STEP: u64 = 512;
     let size = file.size()?;
-    let first = SUPERBLOCK_PLACES[0].0;
     let mut buffer = vec![0; 1 << 20];
-    let mut at = first;
+    let mut at = skipped;
     while at < size {
         let len = (size - at).min(buffer.len() as u64) as usize;
         file.read_exact_at(&mut buffer[..len], at)?;
         for (number, sector) in (0..).zip(buffer[..len].chunks_exact(STEP as usize)) {
-            // The address of the superblock itself comes before the magic number.
-            let mark = BTRFS_MAGIC_AT as usize;
-            if sector[mark..].starts_with(BTRFS_MAGIC)
-                && sector[mark - 16..mark - 8] == first.to_le_bytes()
-            {
-                return Ok(Some(at + number * STEP - first));
+            let begin = at + number * STEP - skipped;
+            if fits(sector, begin) {
+                return Ok(Some(begin));
             }
         }
         at += len as u64;

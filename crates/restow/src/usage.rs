@@ -147,6 +147,15 @@ pub fn overhead(
             slack: area.saturating_sub(stored).saturating_add(padding),
         }));
     }
+    // Of an image with further devices, the data is elsewhere.
+    if let (Some(image), Some(file), true) = (source.erofs(), &file, options.devices.is_empty()) {
+        let metadata = image.metadata_bytes()?;
+        let data = stored.saturating_sub(totals.inline.stored);
+        return Ok(Some(Overhead {
+            metadata,
+            slack: file.len().saturating_sub(metadata).saturating_sub(data),
+        }));
+    }
     // Of a stream with several subvolumes, which has a note, one is measured; with parents, their
     // data is measured, too.
     let is_whole = options.base.is_empty() && source.notes().is_empty() && source.is_stream();

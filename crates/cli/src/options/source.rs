@@ -107,8 +107,8 @@ pub(crate) struct ImageFileArgs {
     pub(crate) device: Vec<PathBuf>,
 
     /// Read the SquashFS, btrfs or EROFS image at this offset (as in 1MiB), in this partition (as
-    /// in partition:2), or the first one in the file (search; not EROFS) [default: at the
-    /// beginning, or after the program in an AppImage]
+    /// in partition:2), or the first one in the file (search) [default: at the beginning, or after
+    /// the program in an AppImage]
     ///
     /// `restow info` lists the partitions of a disk image (MBR or GPT).
     #[arg(

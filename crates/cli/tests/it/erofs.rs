@@ -59,6 +59,64 @@ fn damage_is_found_and_named() {
     assert!(!dir.join("x.tar").exists());
 }
 
+/// All that can be listed is checked, and counted.
+#[test]
+fn a_check_of_a_cut_image_goes_on() {
+    let dir = images(&["plain.erofs"]);
+    let image = fs::File::options()
+        .write(true)
+        .open(dir.join("plain.erofs"));
+    image.unwrap().set_len(30_000).unwrap();
+    let (code, out, _) = run_in(dir.path(), ["check", "plain.erofs"]);
+    let summary = out.lines().last().unwrap();
+    assert_eq!(code, 1, "{out}");
+    assert!(!summary.contains(" in 0 inodes"), "{out}");
+    assert!(out.contains("beyond the end of the erofs image"), "{out}");
+}
+
+#[test]
+fn stored_bytes_and_metadata_and_slack_are_the_whole_file() {
+    let names = [
+        "plain.erofs",
+        "chunks.erofs",
+        "lz4.erofs",
+        "records.erofs",
+        "metabox.erofs",
+    ];
+    let dir = images(&names);
+    for name in names {
+        let (usage, _) = ok(&dir, &format!("usage --json {name}"));
+        let usage = object_of(&usage);
+        let of = |key: &str| usage[key].number();
+        let stored = |key: &str| usage[key]["disk_usage_bytes"].number();
+        let data = stored("total") - stored("inline");
+        let (metadata, slack) = (of("metadata_bytes"), of("slack_bytes"));
+        let len = fs::metadata(dir.join(name)).unwrap().len();
+        assert_eq!(data + metadata + slack, len, "{name}");
+        // 10 inodes and a directory of 42 names in 512 bytes or more.
+        assert!(
+            metadata > 1500 && slack < len / 2,
+            "{name}: {metadata}, {slack}"
+        );
+    }
+}
+
+#[test]
+fn an_image_in_a_file_is_searched() {
+    let dir = images(&["lz4.erofs"]);
+    let image = fs::read(dir.join("lz4.erofs")).unwrap();
+    // The magic number alone is none.
+    let mut firmware = vec![0; 2048];
+    firmware[1024..1028].copy_from_slice(&image[1024..1028]);
+    firmware.extend([7; 1536]);
+    firmware.extend(&image);
+    fs::write(dir.join("firmware"), firmware).unwrap();
+    let (text, _) = ok(&dir, "cat --image-at search firmware text");
+    assert_eq!(text.len(), 7000);
+    let (checked, _) = ok(&dir, "check --image-at search firmware");
+    assert!(checked.starts_with("0 errors in 10 inodes, "), "{checked}");
+}
+
 #[test]
 fn data_on_a_further_device_needs_that_device() {
     let Some(mkfs) = tool("mkfs.erofs") else {
@@ -97,6 +155,9 @@ fn frames_of_records_stay_as_they_are_stored() {
     let (_, words) = ok(&dir, "copy --compress zstd:1 records.erofs x.btrfs");
     assert!(words.contains("kept compressed"), "{words}");
     ok(&dir, "diff records.erofs x.btrfs");
+    let (_, words) = ok(&dir, "copy records.erofs x.stream");
+    assert!(words.contains("kept compressed"), "{words}");
+    ok(&dir, "diff records.erofs x.stream");
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn in_the_midst_of_a_file_and_with_the_superblock_last() {
     );
     let (code, _, words) = run_in(dir.path(), ["ls", "--image-at", "search", "src/small"]);
     assert!(
-        code == 2 && words.contains("no SquashFS or btrfs image found"),
+        code == 2 && words.contains("no SquashFS, btrfs or EROFS image found"),
         "{words}"
     );
     let (code, _, words) = run_in(dir.path(), ["ls", "--image-at", "7", "firmware"]);
