@@ -240,6 +240,15 @@ impl BitWriter {
         self.count &= 7;
     }
 
+    /// Writes out the whole bytes among the bits added, unless there is room for `bits` more, at
+    /// most 49.
+    #[inline(always)]
+    pub(crate) fn make_room(&mut self, out: &mut [u8], bits: u32) {
+        if self.count + bits > 56 {
+            self.flush(out);
+        }
+    }
+
     /// One that goes on after `at` bytes, with `count` bits that wait.
     #[inline(always)]
     pub(crate) fn resume(at: usize, bits: u64, count: u32) -> Self {

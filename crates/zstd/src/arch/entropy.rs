@@ -26,6 +26,6 @@ kernel!(
     /// [`streams::literals::write_stream`].
     write_stream,
     write_stream_bmi if has_bmi,
-    (out: &mut [u8], literals: &[u8], codes: &[[u8; 8]; 256]) -> Option<usize>,
-    streams::literals::write_stream(out, literals, codes)
+    (out: &mut [u8], literals: &[u8], codes: &[[u8; 8]; 256], longest: u8) -> Option<usize>,
+    streams::literals::write_stream(out, literals, codes, longest)
 );

@@ -9,6 +9,8 @@
 #[cfg(target_arch = "x86_64")]
 use super::bmi::has_bmi;
 use super::search;
+#[cfg(target_arch = "x86_64")]
+use crate::encode::ROOMY;
 use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::store::SequenceStore;
 
@@ -95,5 +97,5 @@ kernel!(
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn is_twice() -> bool {
-    cfg!(target_feature = "sse2") && has_bmi()
+    ROOMY && has_bmi()
 }

@@ -7,7 +7,7 @@ use super::levels::{
 use super::store::{SequenceMark, SequenceStore};
 use crate::bits::{BIT, log2};
 use crate::literals::{count_bytes, is_uniform};
-use crate::sequences::{CODES, count_codes};
+use crate::sequences::{CODES, LITERAL_LENGTH_COUNTS, MATCH_LENGTH_COUNTS, count_codes};
 use crate::workspace::{Carver, Cells, Scratch};
 
 const LITERALS: usize = 256;
@@ -145,11 +145,9 @@ impl<'a> Division<'a> {
         let sequences = store.len() - from.sequences;
         let few = sequences <= (store.literals().len() - from.literals) / NOISE_SPAN;
         let noise = literals && few && are_noise(store.literals().get(from.literals..), scratch);
-        let (chunks, literals) = if noise {
-            (1, false)
-        } else {
-            (chunks, literals)
-        };
+        let literals = literals && !noise;
+        let short = length - from.bytes <= DIVISION_CHUNK_MIN;
+        let chunks = if noise || short { 1 } else { chunks };
         let whole = SequenceMark {
             sequences: store.len(),
             literals: store.literals().len(),
@@ -183,8 +181,8 @@ impl<'a> Division<'a> {
                 }
             }
             if literals {
-                count_bytes(scratch, &store.literals()[start.literals..mark.literals]);
-                of_literals.copy_from_slice(&scratch[..LITERALS]);
+                let literals = &store.literals()[start.literals..mark.literals];
+                count_bytes(of_literals, literals, scratch);
             } else {
                 of_literals.fill([0; 4]);
             }
@@ -268,20 +266,17 @@ fn are_noise(literals: Option<&[u8]>, scratch: &mut Scratch) -> bool {
 fn bits(count: impl Fn(usize) -> u32) -> u32 {
     // Block header, literals' header and jump table, sequences' header.
     let mut sum = (3 + 9 + 3) * 8 * BIT;
+    let codes = |from: usize, most: usize| (LITERALS + from..LITERALS + from + most, 9);
     let alphabets = [
         (0..LITERALS, 5),
-        (LITERALS..LITERALS + 64, 9),
-        (LITERALS + 64..LITERALS + 128, 9),
-        (LITERALS + 128..COUNTS, 9),
+        codes(0, LITERAL_LENGTH_COUNTS.len()),
+        codes(64, 32),
+        codes(128, MATCH_LENGTH_COUNTS.len()),
     ];
     for (alphabet, half_bits) in alphabets {
-        let (mut total, mut symbols, mut saved) = (0, 0, 0);
-        for cell in alphabet {
-            let n = count(cell);
-            total += n;
-            symbols += u32::from(n != 0);
-            saved += times_log(n);
-        }
+        let sums: u64 = alphabet.map(|cell| tally(count(cell))).sum();
+        let (total, saved) = ((sums >> 32) as u32 & 0xf_ffff, sums as u32);
+        let symbols = (sums >> 52) as u32;
         if total == 0 {
             continue;
         }
@@ -292,24 +287,36 @@ fn bits(count: impl Fn(usize) -> u32) -> u32 {
     sum
 }
 
-/// Numbers whose product with their logarithm is in a table.
+/// Numbers whose tally is in a table.
 const TABLED: usize = 1024;
 
-static TIMES_LOG: [u32; TABLED] = {
+static TALLIES: [u64; TABLED] = {
     let mut table = [0; TABLED];
     let mut n = 1;
     while n < TABLED {
-        table[n] = n as u32 * log2(n as u32);
+        table[n] = new_tally(n as u32);
         n += 1;
     }
     table
 };
 
+/// In one word, so that one addition sums up all: `n` times its logarithm, in 32 bits; above them
+/// `n`, in 20; and above them 1, for a symbol that occurs.
+const fn new_tally(n: u32) -> u64 {
+    1 << 52 | (n as u64) << 32 | (n * log2(n)) as u64
+}
+
+/// The same, and 0 for 0. `n` is at most 2^18.
+#[inline(always)]
+fn tally(n: u32) -> u64 {
+    match TALLIES.get(n as usize) {
+        Some(tally) => *tally,
+        None => new_tally(n),
+    }
+}
+
 /// `n` times its logarithm to base 2, in 1/256. `n` is at most 2^18.
 #[inline(always)]
 pub(super) fn times_log(n: u32) -> u32 {
-    match TIMES_LOG.get(n as usize) {
-        Some(product) => *product,
-        None => n * log2(n),
-    }
+    tally(n) as u32
 }

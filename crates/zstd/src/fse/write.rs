@@ -327,6 +327,9 @@ pub(crate) fn normalise(
     }
 }
 
+/// Most bits that are added to a description at once: a probability, and two of zeros.
+const ADDED_MAX: u32 = ENCODER_LOG_MAX + 1 + 2;
+
 /// Writes the description of a table. The number of bytes, or `None` if they do not fit.
 pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32) -> Option<usize> {
     let mut writer = BitWriter::default();
@@ -356,12 +359,12 @@ pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32)
             symbol += zeros;
             while zeros >= 3 {
                 writer.add(3, 2);
-                writer.flush(out);
+                writer.make_room(out, ADDED_MAX);
                 zeros -= 3;
             }
             writer.add(zeros as u64, 2);
         }
-        writer.flush(out);
+        writer.make_room(out, ADDED_MAX);
     }
     writer.finish(out)
 }

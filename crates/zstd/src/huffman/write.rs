@@ -17,8 +17,10 @@ const WEIGHT_LOG_MAX: u32 = 6;
 pub(crate) struct HuffmanScratch<'a> {
     /// Symbols in the low 8 bits and their counts above, ascending.
     sorted: &'a mut [[u8; 4]; SYMBOLS],
-    /// The inner nodes of the tree; also room to sort.
+    /// The inner nodes of the tree; at first the symbols in their order, as if sorted, and room to
+    /// sort.
     tree: &'a mut [[u8; 4]; 2 * SYMBOLS],
+    /// The weight of each symbol in the code that was built last.
     weights: &'a mut [[u8; 1]; SYMBOLS],
     weight_table: FseEncoder<'a>,
 }
@@ -36,6 +38,40 @@ impl<'a> HuffmanScratch<'a> {
             weight_table: FseEncoder::carve(carver),
         }
     }
+
+    /// Lists the symbols that occur, for [`HuffmanEncoder::build`].
+    pub(crate) fn list(&mut self, counts: &[[u8; 4]; SYMBOLS]) -> UsedSymbols {
+        // Text has none in the upper half.
+        let (lower, upper) = counts.split_at(SYMBOLS / 2);
+        let is_lower = upper.iter().all(|count| *count == [0; 4]);
+        let counts = if is_lower { lower } else { counts };
+        let mut used = UsedSymbols {
+            number: 0,
+            last: 0,
+            most: 0,
+        };
+        for (symbol, count) in counts.iter().enumerate() {
+            let count = u32::from_ne_bytes(*count);
+            // One that does not occur is overwritten by the next.
+            let place = used.number & (SYMBOLS - 1);
+            self.tree.put(place, count << 8 | symbol as u32);
+            used.number += usize::from(count != 0);
+            used.most = used.most.max(count);
+        }
+        let last = self.tree.at(used.number.wrapping_sub(1) & (SYMBOLS - 1));
+        used.last = last as usize & 0xff;
+        used
+    }
+}
+
+/// The symbols that occur.
+#[derive(Clone, Copy)]
+pub(crate) struct UsedSymbols {
+    pub(crate) number: usize,
+    /// The largest of them.
+    pub(crate) last: usize,
+    /// How often the most frequent occurs.
+    pub(crate) most: u32,
 }
 
 /// A code for bytes.
@@ -69,11 +105,6 @@ impl<'a> HuffmanEncoder<'a> {
         *self.longest = 0;
     }
 
-    /// Length of the code of `symbol`, 0 if it has none.
-    pub(crate) fn length(&self, symbol: u8) -> u32 {
-        self.codes.at(usize::from(symbol)) as u32 & 0xff
-    }
-
     /// Bits that all of `counts` take, or `None` if a symbol has no code.
     pub(crate) fn cost(&self, counts: &[[u8; 4]; SYMBOLS]) -> Option<u64> {
         let (mut bits, mut missing) = (0, false);
@@ -85,57 +116,62 @@ impl<'a> HuffmanEncoder<'a> {
         (!missing).then_some(bits)
     }
 
-    /// Builds the best code for `counts` (at least two of them not 0, their sum at most 2^17), of
-    /// codes of at most `length_max` bits.
+    /// Builds the best code for the symbols that were listed (at least two, the sum of their counts
+    /// at most 2^17), of codes of at most `length_max` bits. Returns the bits that all symbols
+    /// take.
     pub(crate) fn build(
         &mut self,
-        counts: &[[u8; 4]; SYMBOLS],
+        used: UsedSymbols,
         length_max: u32,
         scratch: &mut HuffmanScratch<'_>,
-    ) {
-        let used = sort(counts, scratch);
+    ) -> u64 {
+        sort(used, scratch);
         let mut numbers = [0_u16; LENGTH_MAX as usize + 1];
-        count_depths(
-            &mut scratch.tree[..used],
-            &scratch.sorted[..used],
-            &mut numbers[..=length_max as usize],
-        );
-        limit(&mut numbers, &scratch.sorted[..used], length_max);
-        self.assign(&numbers, &scratch.sorted[..used], scratch.weights);
+        count_depths(scratch, used.number, &mut numbers[..=length_max as usize]);
+        limit(&mut numbers, &scratch.sorted[..used.number], length_max);
+        self.assign(&numbers, used.last, scratch)
     }
 
-    /// Gives codes: `numbers[l]` symbols have length `l`, and the rarest have the longest.
+    /// Gives codes: `numbers[l]` symbols have length `l`, and the rarest have the longest. Returns
+    /// the bits that all symbols take. Its tables are on a stack of its own.
+    #[inline(never)]
     fn assign(
         &mut self,
         numbers: &[u16; LENGTH_MAX as usize + 1],
-        sorted: &[[u8; 4]],
-        lengths: &mut [[u8; 1]; SYMBOLS],
-    ) {
+        last: usize,
+        scratch: &mut HuffmanScratch<'_>,
+    ) -> u64 {
         let longest = numbers.iter().rposition(|n| *n != 0).unwrap_or(1);
-        *lengths = [[0]; SYMBOLS];
-        let (mut next, mut code, mut at) = ([0_u16; 16], 0, 0);
+        *scratch.weights = [[0]; SYMBOLS];
+        // The next entry of each weight, and how far it lies from the one after it.
+        let (mut next, mut steps) = ([0_u64; 16], [0_u64; 16]);
+        let (mut code, mut bits) = (0, 0);
+        let mut at = 0;
         for length in (1..=longest).rev() {
             let number = numbers[length];
-            next[length & 15] = code;
-            code = (code + number) >> 1;
+            let weight = (longest + 1 - length) & 15;
+            next[weight] = code << (64 - length) | length as u64;
+            steps[weight] = 1 << (64 - length);
+            code = (code + u64::from(number)) >> 1;
+            let mut count = 0;
             for i in at..at + usize::from(number) {
-                lengths[sorted.at(i) as usize & 0xff] = [length as u8];
+                let entry = scratch.sorted.at(i & (SYMBOLS - 1));
+                scratch.weights[entry as usize & 0xff] = [weight as u8];
+                count += u64::from(entry >> 8);
             }
             at += usize::from(number);
+            bits += count * length as u64;
         }
-        for (symbol, [length]) in lengths.iter().enumerate() {
-            if *length == 0 {
-                self.codes.put(symbol, 0);
-                continue;
-            }
-            let code = &mut next[usize::from(*length) & 15];
-            self.codes.put(
-                symbol,
-                u64::from(*code) << (64 - length) | u64::from(*length),
-            );
-            *code += 1;
+        // A symbol that does not occur has the weight and the entry 0.
+        let (codes, others) = self.codes.split_at_mut((last & 0xff) + 1);
+        for (place, [weight]) in codes.iter_mut().zip(&*scratch.weights) {
+            let weight = usize::from(*weight) & 15;
+            *place = next[weight].to_ne_bytes();
+            next[weight] = next[weight].wrapping_add(steps[weight]);
         }
+        others.fill([0; 8]);
         *self.longest = longest as u8;
+        bits
     }
 
     /// Sets a code from the weights of a description (as in a dictionary).
@@ -162,31 +198,20 @@ impl<'a> HuffmanEncoder<'a> {
         *self.longest = length_max as u8;
     }
 
-    /// Writes the description of the code. The number of bytes, or `None` if they do not fit.
+    /// Writes the description of the code that was built last in `scratch`, and whose last symbol
+    /// this is. The number of bytes, or `None` if they do not fit.
     pub(crate) fn write_description(
-        &self,
         out: &mut [u8],
+        last: usize,
         scratch: &mut HuffmanScratch<'_>,
     ) -> Option<usize> {
-        let last = (0..SYMBOLS).rposition(|symbol| self.length(symbol as u8) != 0)?;
         // The last weight is not written: it makes the sum a power of two.
-        let most = *self.longest + 1;
-        for (weight, code) in scratch.weights.iter_mut().zip(&self.codes[..last]) {
-            let length = u64::from_ne_bytes(*code) as u8;
-            *weight = [(most - length) * u8::from(length != 0)];
-        }
         let (header, rest) = out.split_first_mut()?;
         let direct = last.div_ceil(2);
-        let weights = scratch.weights.as_flattened();
+        let weights = scratch.weights.as_flattened().get(..last)?;
         let (counts, cells) = scratch.tree.split_at_mut(16);
         let cells = cells.as_flattened_mut();
-        let packed = compress_weights(
-            rest,
-            &weights[..last],
-            counts,
-            cells,
-            &mut scratch.weight_table,
-        );
+        let packed = compress_weights(rest, weights, counts, cells, &mut scratch.weight_table);
         match packed {
             Some(bytes) if bytes < 128 && (bytes < direct || last > DIRECT_WEIGHTS_MAX) => {
                 *header = bytes as u8;
@@ -197,7 +222,7 @@ impl<'a> HuffmanEncoder<'a> {
         }
         *header = 127 + last as u8;
         let rest = rest.get_mut(..direct)?;
-        for (place, pair) in rest.iter_mut().zip(weights[..last].chunks(2)) {
+        for (place, pair) in rest.iter_mut().zip(weights.chunks(2)) {
             *place = pair[0] << 4 | pair.get(1).copied().unwrap_or(0);
         }
         Some(1 + direct)
@@ -206,9 +231,9 @@ impl<'a> HuffmanEncoder<'a> {
     /// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
     pub(crate) fn write_stream(&self, out: &mut [u8], literals: &[u8]) -> Option<usize> {
         #[cfg(feature = "arch")]
-        return crate::arch::entropy::write_stream(out, literals, self.codes);
+        return crate::arch::entropy::write_stream(out, literals, self.codes, *self.longest);
         #[cfg(not(feature = "arch"))]
-        crate::encode::streams::literals::write_stream(out, literals, self.codes)
+        crate::encode::streams::literals::write_stream(out, literals, self.codes, *self.longest)
     }
 }
 
@@ -216,19 +241,11 @@ impl<'a> HuffmanEncoder<'a> {
 /// those of a short one two.
 const DIGIT: u32 = 6;
 
-/// Sorts the symbols that occur by their counts, ascending. Returns their number.
-fn sort(counts: &[[u8; 4]; SYMBOLS], scratch: &mut HuffmanScratch<'_>) -> usize {
+/// Sorts the symbols that were listed by their counts, ascending.
+fn sort(used: UsedSymbols, scratch: &mut HuffmanScratch<'_>) {
     let (from, numbers) = scratch.tree.split_at_mut(SYMBOLS);
     let numbers = &mut numbers[..1 << DIGIT];
-    let mut used = 0;
-    let mut largest = 0;
-    for symbol in 0..SYMBOLS {
-        // One that does not occur is overwritten by the next.
-        let count = counts.at(symbol);
-        from.put(used & (SYMBOLS - 1), count << 8 | symbol as u32);
-        used += usize::from(count != 0);
-        largest = largest.max(count);
-    }
+    let (used, largest) = (used.number, used.most);
     // By digits, the lowest first.
     let mut shift = 8;
     let mut swapped = false;
@@ -266,43 +283,48 @@ fn sort(counts: &[[u8; 4]; SYMBOLS], scratch: &mut HuffmanScratch<'_>) -> usize 
     if !swapped {
         scratch.sorted[..used].copy_from_slice(&from[..used]);
     }
-    used
 }
 
-/// Counts the leaves of each depth of a Huffman tree over weights in ascending order; those that
-/// are deeper than `numbers` goes are counted as its last. At least two leaves.
+/// Counts the leaves of each depth of a Huffman tree over `n` weights in ascending order; those
+/// that are deeper than `numbers` goes are counted as its last. At least two leaves.
 ///
 /// The tree is made in the memory of its parents (Moffat and Katajainen, "In-place calculation of
 /// minimum-redundancy codes", 1995). The leaves of each depth are the children of the inner nodes
 /// above that are no inner nodes.
-fn count_depths(tree: &mut [[u8; 4]], sorted: &[[u8; 4]], numbers: &mut [u16]) {
-    let n = tree.len();
+fn count_depths(scratch: &mut HuffmanScratch<'_>, n: usize, numbers: &mut [u16]) {
+    const LAST: usize = SYMBOLS - 1;
+    let (tree, sorted) = (&mut *scratch.tree, &mut *scratch.sorted);
     // Parents replace the weights of the nodes that they join. No branch depends on which of two
-    // nodes is lighter.
-    let (mut leaf, mut root) = (0, 0);
-    for next in 0..n - 1 {
+    // nodes is lighter, and none on whether any is left: one that is heavier than all lies behind
+    // the leaves, and another behind the inner nodes. Of all 256 leaves the first makes room.
+    tree.put(0, (sorted.at(0) >> 8) + (sorted.at(1) >> 8));
+    let behind = sorted.at(n & LAST);
+    sorted.put(n & LAST, u32::MAX);
+    let (mut leaf, mut root) = (2, 0);
+    for next in 1..n - 1 {
+        tree.put(next & LAST, u32::MAX);
         let mut weight = 0;
         for _ in 0..2 {
-            let of_leaf = sorted
-                .get(leaf)
-                .map_or(u32::MAX, |cell| u32::from_ne_bytes(*cell) >> 8);
-            let of_root = tree.at(root);
-            let takes_root = (root < next) & (of_root < of_leaf);
-            weight += select_unpredictable(takes_root, of_root, of_leaf);
-            tree.put(root, select_unpredictable(takes_root, next as u32, of_root));
+            let of_leaf = sorted.at(leaf & LAST) >> 8;
+            let of_root = tree.at(root & LAST);
+            let takes_root = of_root < of_leaf;
+            weight += of_root.min(of_leaf);
+            let parent = select_unpredictable(takes_root, next as u32, of_root);
+            tree.put(root & LAST, parent);
             root += usize::from(takes_root);
             leaf += usize::from(!takes_root);
         }
-        tree.put(next, weight);
+        tree.put(next & LAST, weight);
     }
+    sorted.put(n & LAST, behind);
     // The depth takes the place of the parent, from the root down.
     let deepest = numbers.len() - 1;
-    tree.put(n - 2, 0);
+    tree.put((n - 2) & LAST, 0);
     let mut inner = [0_u16; LENGTH_MAX as usize + 1];
     inner[0] = 1;
     for i in (0..n - 2).rev() {
-        let depth = tree.at(tree.at(i) as usize) + 1;
-        tree.put(i, depth);
+        let depth = tree.at(tree.at(i & LAST) as usize & LAST) + 1;
+        tree.put(i & LAST, depth);
         if let Some(number) = inner.get_mut(depth as usize) {
             *number += 1;
         }
@@ -430,7 +452,7 @@ fn compress_weights(
         let (next, value, bits) = step(table, one, back.next()?);
         one = next;
         writer.add(value, bits);
-        writer.flush(out);
+        writer.make_room(out, 2 * WEIGHT_LOG_MAX);
     }
     writer.add(end(two, log), log);
     writer.add(end(one, log), log);
@@ -474,13 +496,16 @@ mod tests {
         let mut counts = [1_u32.to_ne_bytes(); SYMBOLS];
         counts.put(128, 128);
         counts[129..].fill([0; 4]);
-        code.build(&counts, 11, &mut scratch);
-        assert_eq!(code.write_description(&mut out, &mut scratch), Some(65));
+        let mut write = |counts, out: &mut [u8]| {
+            let used = scratch.list(counts);
+            code.build(used, 11, &mut scratch);
+            HuffmanEncoder::write_description(out, used.last, &mut scratch)
+        };
+        assert_eq!(write(&counts, &mut out), Some(65));
         assert_eq!(out[..66], [[255].as_slice(), &[0x11; 64], &[0xee]].concat());
-        assert_eq!(code.write_description(&mut out[..64], &mut scratch), None);
+        assert_eq!(write(&counts, &mut out[..64]), None);
         let counts = [1_u32.to_ne_bytes(); SYMBOLS];
-        code.build(&counts, 11, &mut scratch);
-        assert_eq!(code.write_description(&mut out, &mut scratch), None);
+        assert_eq!(write(&counts, &mut out), None);
     }
 
     #[test]
@@ -517,8 +542,10 @@ mod tests {
             let usual = (total - 1).ilog2().saturating_sub(1);
             for length_max in [usual.max(least).clamp(5, 11), 11] {
                 let cells = counts.map(u32::to_ne_bytes);
-                code.build(&cells, length_max, &mut scratch);
-                let bits = code.cost(&cells).unwrap();
+                let listed = scratch.list(&cells);
+                assert_eq!(listed.number, used);
+                let bits = code.build(listed, length_max, &mut scratch);
+                assert_eq!(code.cost(&cells), Some(bits));
                 let best = least_bits(&counts, length_max);
                 // Short codes for few and uneven counts are the furthest from the best.
                 assert!(best <= bits && 6 * bits <= 7 * best, "{best}, {bits}");
@@ -528,7 +555,8 @@ mod tests {
                     limited += 1;
                 }
                 let mut out = [0; 300];
-                let Some(bytes) = code.write_description(&mut out, &mut scratch) else {
+                let describe = HuffmanEncoder::write_description;
+                let Some(bytes) = describe(&mut out, listed.last, &mut scratch) else {
                     refused += 1;
                     continue;
                 };
@@ -544,7 +572,7 @@ mod tests {
                 assert_eq!(again.codes, code.codes);
                 assert_eq!(again.longest, code.longest);
                 let short = &mut out[..bytes - 1];
-                assert!(code.write_description(short, &mut scratch).is_none());
+                assert!(describe(short, listed.last, &mut scratch).is_none());
             }
         }
         assert!(limited > 100 && refused < 10, "{limited}, {refused}");

@@ -22,36 +22,51 @@ pub(crate) struct LiteralsWritten {
     pub(crate) new_table: bool,
 }
 
-/// Counts bytes. Four tables in turn keep equal neighbours from waiting for each other.
-pub(crate) fn count_bytes(counts: &mut Scratch, bytes: &[u8]) {
-    let [a, b, c, d] = counts.as_chunks_mut::<256>().0 else {
+/// Fewer bytes than this are counted in two tables: more take longer to clear and to sum up.
+const MANY: usize = 2048;
+
+/// Counts bytes. Tables in turn keep equal neighbours from waiting for each other.
+pub(crate) fn count_bytes(counts: &mut [[u8; 4]; 256], bytes: &[u8], scratch: &mut Scratch) {
+    if bytes.len() < MANY {
+        count_in_turn::<2, 1>(counts, bytes, scratch);
+    } else {
+        count_in_turn::<4, 3>(counts, bytes, scratch);
+    }
+}
+
+/// Counts bytes in so many tables, of which one is the result.
+fn count_in_turn<const TABLES: usize, const OTHERS: usize>(
+    counts: &mut [[u8; 4]; 256],
+    bytes: &[u8],
+    scratch: &mut Scratch,
+) {
+    let others = scratch.as_chunks_mut::<256>().0;
+    let Some(others) = others.first_chunk_mut::<OTHERS>() else {
         return;
     };
-    for table in [&mut *a, &mut *b, &mut *c, &mut *d] {
-        table.fill([0; 4]);
+    counts.fill([0; 4]);
+    for other in &mut *others {
+        other.fill([0; 4]);
     }
-    let (eights, rest) = bytes.as_chunks::<8>();
-    let add = |table: &mut [[u8; 4]; 256], value: u64| {
-        let cell = &mut table[(value & 0xff) as usize];
-        *cell = (u32::from_ne_bytes(*cell) + 1).to_ne_bytes();
+    let add = |table: &mut [[u8; 4]; 256], byte: u8| {
+        let count = table.at(byte.into()) + 1;
+        table.put(byte.into(), count);
     };
+    let (eights, rest) = bytes.as_chunks::<8>();
     for eight in eights {
-        let word = u64::from_le_bytes(*eight);
-        add(a, word);
-        add(b, word >> 8);
-        add(c, word >> 16);
-        add(d, word >> 24);
-        add(a, word >> 32);
-        add(b, word >> 40);
-        add(c, word >> 48);
-        add(d, word >> 56);
+        for (i, byte) in eight.iter().enumerate() {
+            match i % TABLES {
+                0 => add(counts, *byte),
+                other => add(&mut others[other - 1], *byte),
+            }
+        }
     }
     for &byte in rest {
-        add(a, byte.into());
+        add(counts, byte);
     }
-    for i in 0..256 {
-        let sum = a.at(i) + b.at(i) + c.at(i) + d.at(i);
-        a.put(i, sum);
+    for cell in 0..256 {
+        let sum = others.iter().map(|other| other.at(cell)).sum::<u32>() + counts.at(cell);
+        counts.put(cell, sum);
     }
 }
 
@@ -132,13 +147,8 @@ pub(crate) fn write_literals(
     if task.store || n < least {
         return stored(out);
     }
-    let (mut most, mut used) = (0, 0);
-    for symbol in 0..256 {
-        let count = counts.at(symbol);
-        most = most.max(count);
-        used += u32::from(count != 0);
-    }
-    if most as usize == n {
+    let used = scratch.list(counts);
+    if used.number == 1 {
         let head = write_plain_header(out, RLE, n)?;
         *out.get_mut(head)? = literals[0];
         return Some(LiteralsWritten {
@@ -146,8 +156,11 @@ pub(crate) fn write_literals(
             new_table: false,
         });
     }
-    let uniform = is_uniform(most, n);
-    if !task.is_ample(n) && !task.may_fit(!uniform) {
+    let uniform = is_uniform(used.most, n);
+    // Bits that tell all symbols apart.
+    let width = (used.number as u32 - 1).ilog2() + 1;
+    let ample = task.is_ample(n * width as usize / 8);
+    if !(ample && !uniform || task.is_ample(n) || task.may_fit(!uniform)) {
         return None;
     }
     if uniform {
@@ -171,14 +184,12 @@ pub(crate) fn write_literals(
         let log = (n as u32 - 1)
             .ilog2()
             .saturating_sub(1)
-            .max((used - 1).ilog2() + 2)
+            .max(width + 1)
             .clamp(5, 11);
-        next.build(counts, log, scratch);
-        if let Some(description) = next.write_description(out.get_mut(head..)?, scratch) {
-            new = next
-                .cost(counts)
-                .map(|bits| (description, description + whole(bits)));
-        }
+        let bits = next.build(used, log, scratch);
+        let out = out.get_mut(head..)?;
+        new = HuffmanEncoder::write_description(out, used.last, scratch)
+            .map(|description| (description, description + whole(bits)));
     }
     let (kind, table, description) = match (old, new) {
         (Some(old), Some((_, new))) if old <= new && old < limit => (TREELESS, previous, 0),
@@ -258,7 +269,7 @@ mod tests {
         let mut previous = HuffmanEncoder::carve(&mut carver, second);
         previous.invalidate();
         let mut scratch = HuffmanScratch::carve(&mut carver);
-        let mut counts = [[0; 4]; 1152];
+        let (mut counts, mut tables) = ([[0; 4]; 256], [[0; 4]; 1152]);
         let mut seed = 5_u32;
         let mut random = || {
             seed = seed.wrapping_mul(0x19660d).wrapping_add(0x3c6ef35f);
@@ -272,10 +283,10 @@ mod tests {
                         _ => (random() % alphabet) as u8,
                     })
                     .collect();
-                count_bytes(&mut counts, &literals);
+                count_bytes(&mut counts, &literals, &mut tables);
                 let task = LiteralsSection {
                     literals: &literals,
-                    counts: counts.first_chunk().unwrap(),
+                    counts: &counts,
                     store: false,
                     sequences: &[],
                     room: n + 10,

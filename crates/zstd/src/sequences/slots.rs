@@ -36,10 +36,11 @@ pub(crate) fn count_codes<const PART: bool>(
     // Slots are counted, two neighbours in tables of their own: equal ones do not wait for each
     // other.
     let (tables, _) = scratch.split_at_mut(2 * SLOT_COUNTS);
-    tables.fill([0; 4]);
     let mut counted = Counted::default();
     let (first, pairs) = reversed.as_rchunks::<2>();
     if let ([a, b], []) = tables.as_chunks_mut::<SLOT_COUNTS>() {
+        a.fill([0; 4]);
+        b.fill([0; 4]);
         for [later, sooner] in pairs.iter().rev() {
             count_slots(a, *sooner);
             count_slots(b, *later);
@@ -107,7 +108,10 @@ const SLOT_COUNTS: usize = 128 + 256 + 64;
 
 #[inline(always)]
 fn count_slots(counts: &mut [[u8; 4]; SLOT_COUNTS], sequence: [u8; 8]) {
-    let [literal_length, match_length, offset] = Slots::of(u64::from_ne_bytes(sequence)).numbers();
+    let word = u64::from_ne_bytes(sequence);
+    let [literal_length, match_length] = Slots::of(word).lengths();
+    // As the slot of the offset, without asking whether it is 0.
+    let offset = (word << 36 | 1).leading_zeros() as usize;
     for cell in [
         literal_length & 127,
         128 + (match_length & 255),

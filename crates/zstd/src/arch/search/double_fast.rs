@@ -3,6 +3,7 @@
 
 use super::super::access::{IndexedBytes, PositionTable, Store, opaque};
 use super::tagged;
+use crate::encode::ROOMY;
 use crate::encode::finder::index::{INDEX_LOG, put_aside};
 use crate::encode::params::DoubleFast;
 use crate::encode::store::SequenceStore;
@@ -69,6 +70,9 @@ proven_fn! {
             (4, 49, 49, INDEX_LOG) => sizes!(4, 49, 49, INDEX_LOG),
             // Level 3 of content that is large or of unknown size.
             (5, 47, 48, 23) => sizes!(5, 47, 48, 23),
+            // Frames of 8 and 16 KiB, and of 4 KiB.
+            (4, 50, 50, INDEX_LOG) if ROOMY => sizes!(4, 50, 50, INDEX_LOG),
+            (4, 51, 51, INDEX_LOG) if ROOMY => sizes!(4, 51, 51, INDEX_LOG),
             (0..=4, ..) => sizes!(4, 0, 0, 0),
             (5, ..) => sizes!(5, 0, 0, 0),
             (6, ..) => sizes!(6, 0, 0, 0),

@@ -3,6 +3,7 @@
 
 use super::super::access::{IndexedBytes, PositionTable, Store, opaque};
 use super::tagged;
+use crate::encode::ROOMY;
 use crate::encode::finder::index::{INDEX_LOG, put_aside};
 use crate::encode::params::Fast;
 use crate::encode::store::SequenceStore;
@@ -74,6 +75,9 @@ proven_fn! {
             (6, 50, 20) => find_min::<6, 50>(data, positions, task, repeat, store),
             (7, 49, 20) => find_min::<7, 49>(data, positions, task, repeat, store),
             (5, 49, 20) => find_min::<5, 49>(data, positions, task, repeat, store),
+            // Frames of 8 and 16 KiB, and of 4 KiB.
+            (5, 50, 20) if ROOMY => find_min::<5, 50>(data, positions, task, repeat, store),
+            (5, 51, 20) if ROOMY => find_min::<5, 51>(data, positions, task, repeat, store),
             (0..=4, ..) => find_min::<4, 0>(data, positions, task, repeat, store),
             (5, ..) => find_min::<5, 0>(data, positions, task, repeat, store),
             (6, ..) => find_min::<6, 0>(data, positions, task, repeat, store),
@@ -110,6 +114,8 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
     // Whether matches may lie too far back. If not, all may be referred to.
     let far = end - first > window;
     let begin = start.max(first + 1);
+    // A pair behind this one has too few bytes after it.
+    let last = end.saturating_sub(9 + step_first);
     // No repeat offset leads before the first byte, from `begin` or from any position after it; nor
     // does the distance of a match that has been found, from after that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
@@ -118,17 +124,17 @@ fn find_min<const MIN: u32, const SHIFT: u32>(
         // Pairs of neighbours are compared, `a` and `a` + 1.
         let mut a = anchor.max(first + 1);
         let mut step = step_first;
-        if a + step + 9 > end {
+        if a > last {
             break;
         }
-        let mut limit = (a + patience).min(end - 8 - step);
+        let mut limit = (a + patience).min(last + 1);
         // Largest distance from `a`, up to the next change of step.
         let mut reach = a - first;
         if far {
             reach = a - first.max((a + 2 * patience).saturating_sub(window));
         }
         let before = data.moved(rep1);
-        // SAFETY: `first < a` and `a + step + 9 <= end`.
+        // SAFETY: `first < a <= last`, which is not 0 then: `a + step + 9 <= end`.
         let mut v0 = proven!(data.read64(a));
         let (found, distance, repeated) = loop {
             let (h0, c0) = cell(v0, a);

@@ -2,14 +2,31 @@
 
 use super::Out;
 use crate::bits::put_bytes;
+use crate::encode::ROOMY;
 
-/// Writes `literals` as one stream. The number of bytes, or `None` if they do not fit.
-///
-/// Codes enter a word from above, five at a time that were joined before: only the joined bits wait
-/// for the previous ones. The length in an entry's low four bits may linger there; the last of five
-/// comes without, or it would be reached.
+/// Writes `literals` as one stream, with codes of at most `longest` bits. The number of bytes, or
+/// `None` if they do not fit.
 #[inline(always)]
 pub(crate) fn write_stream(
+    out: &mut [u8],
+    literals: &[u8],
+    codes: &[[u8; 8]; 256],
+    longest: u8,
+) -> Option<usize> {
+    match longest {
+        0..=7 if ROOMY => write_in_groups::<7>(out, literals, codes),
+        8 if ROOMY => write_in_groups::<6>(out, literals, codes),
+        _ => write_in_groups::<5>(out, literals, codes),
+    }
+}
+
+/// The same, by 5, 6 or 7 codes.
+///
+/// Codes enter a word from above, in groups that were joined before: only the joined bits wait for
+/// the previous ones. The length in an entry's low four bits may linger there; the last of five
+/// comes without, or it would be reached: more codes are shorter.
+#[inline(always)]
+fn write_in_groups<const N: usize>(
     out: &mut [u8],
     literals: &[u8],
     codes: &[[u8; 8]; 256],
@@ -17,15 +34,19 @@ pub(crate) fn write_stream(
     let mut out = Out::new(out);
     let out = &mut out;
     let code = |byte: u8| LiteralBits::of(u64::from_ne_bytes(codes[usize::from(byte)]));
-    let five = |[a, b, c, d, e]: [u8; 5]| {
-        let first = code(e).and(code(d)).and(code(c).and(code(b)));
-        let last = code(a);
-        first.and(LiteralBits {
-            bits: last.bits & !0xff,
-            ..last
+    let join = |group: &[u8; N]| {
+        let pair = |i: usize| code(group[i + 1]).and(code(group[i]));
+        let first = pair(N - 2).and(pair(N - 4));
+        first.and(match N {
+            7 => pair(1).and(code(group[0])),
+            6 => pair(0),
+            _ => LiteralBits {
+                bits: code(group[0]).bits & !0xff,
+                ..code(group[0])
+            },
         })
     };
-    let (rest, fives) = literals.as_rchunks::<5>();
+    let (rest, groups) = literals.as_rchunks::<N>();
     let mut writer = TopWriter {
         at: 0,
         word: 0,
@@ -33,9 +54,9 @@ pub(crate) fn write_stream(
     };
     // While there is room for all that these flushes can write, no flush checks.
     let sure = out.bytes().len().saturating_sub(8) / FLUSHED_MAX;
-    let (later, now) = fives.split_at(fives.len() - sure.min(fives.len()));
-    for codes in now.iter().rev() {
-        writer.add(five(*codes));
+    let (later, now) = groups.split_at(groups.len() - sure.min(groups.len()));
+    for group in now.iter().rev() {
+        writer.add(join(group));
         let (low, bytes) = writer.waiting();
         // SAFETY: `at` is 0 before the loop, and grows by `FLUSHED_MAX` at most in each of its
         // turns, which are at most `sure`: in this one it is at most `FLUSHED_MAX * (sure - 1)`, at
@@ -43,8 +64,8 @@ pub(crate) fn write_stream(
         proven!(out.put64(writer.at, low));
         writer.flushed(bytes);
     }
-    for codes in later.iter().rev() {
-        writer.add(five(*codes));
+    for group in later.iter().rev() {
+        writer.add(join(group));
         writer.flush(out.bytes());
     }
     for byte in rest.iter().rev() {

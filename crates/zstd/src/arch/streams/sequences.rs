@@ -18,9 +18,8 @@ use crate::sequences::{
 #[derive(Clone, Copy)]
 pub(crate) struct RunTables<'a>(&'a [u8; RUN_BYTES]);
 
-/// Bytes of [`RunTables`], and of all their slots.
+/// Bytes of [`RunTables`].
 pub(crate) const RUN_BYTES: usize = 4608;
-const SLOT_BYTES: usize = 2048;
 
 impl<'a> RunTables<'a> {
     /// The tables of literal lengths, offsets, match lengths, each with its accuracy, the code of
@@ -30,8 +29,6 @@ impl<'a> RunTables<'a> {
         memory: &'a mut [u8; RUN_BYTES],
         [ll, of, ml]: [(&FseTable, u32, u32, u32); 3],
     ) -> (Self, [StartState; 3]) {
-        // Slots that no code has are read, if at all, as those of no bits.
-        memory[..SLOT_BYTES].fill(0);
         let starts = [
             RunTableLayout::LITERAL_LENGTHS.fill(memory, ll, &LITERAL_LENGTH_SLOTS),
             RunTableLayout::OFFSETS.fill(memory, of, &OFFSET_SLOTS),
@@ -44,6 +41,7 @@ impl<'a> RunTables<'a> {
 /// Where the table of one kind of code lies in [`RunTables`].
 struct RunTableLayout {
     slots: usize,
+    slots_end: usize,
     states: usize,
     log_max: u32,
     extra_bits: &'static [u8; 64],
@@ -60,6 +58,7 @@ impl RunTableLayout {
     /// Lengths of 64 and more have a slot for each code.
     const LITERAL_LENGTHS: RunTableLayout = RunTableLayout {
         slots: 0,
+        slots_end: 640,
         states: 2048,
         log_max: LITERAL_LENGTH_LOG_MAX,
         extra_bits: &LITERAL_LENGTH_BITS,
@@ -67,6 +66,7 @@ impl RunTableLayout {
     /// Lengths less `MATCH_MIN`; those of 128 and more have a slot for each code.
     const MATCH_LENGTHS: RunTableLayout = RunTableLayout {
         slots: 640,
+        slots_end: 1792,
         states: 3072,
         log_max: MATCH_LENGTH_LOG_MAX,
         extra_bits: &MATCH_LENGTH_BITS,
@@ -74,6 +74,7 @@ impl RunTableLayout {
     /// By the leading zeros of a value of 28 bits.
     const OFFSETS: RunTableLayout = RunTableLayout {
         slots: 1792,
+        slots_end: 2048,
         states: 4096,
         log_max: OFFSET_LOG_MAX,
         extra_bits: &OFFSET_BITS,
@@ -87,7 +88,9 @@ impl RunTableLayout {
         codes: &[u8],
     ) -> StartState {
         let state = start(table, last) & 0xffff;
-        let places = tables[self.slots..SLOT_BYTES].as_chunks_mut::<8>().0;
+        let places = tables[self.slots..self.slots_end].as_chunks_mut::<8>().0;
+        // Slots that no code has are read, if at all, as those of no bits.
+        places.fill([0; 8]);
         for (code, place) in codes.iter().zip(places) {
             let code = u32::from(*code);
             if code > largest {
@@ -300,10 +303,10 @@ impl Slots {
         }
     }
 
-    /// Those of literal length, match length, offset.
+    /// Those of literal length and match length.
     #[inline(always)]
-    pub(crate) fn numbers(&self) -> [usize; 3] {
-        [self.literal_length, self.match_length, self.offset]
+    pub(crate) fn lengths(&self) -> [usize; 2] {
+        [self.literal_length, self.match_length]
     }
 }
 
