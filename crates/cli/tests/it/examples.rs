@@ -191,6 +191,7 @@ fn make_fixture(dir: &Path) -> Option<()> {
         "src.squashfs",
         "image.squashfs",
         "live.squashfs",
+        "src.erofs",
         "src.btrfs",
         "image.btrfs",
         "disk.btrfs",
