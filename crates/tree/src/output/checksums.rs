@@ -10,8 +10,8 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// Bytes read back at once: few enough to be summed from the processor's cache.
 const READ_BYTES: usize = 128 << 10;
 
-/// Checksums of the bytes written, one for each [`CHUNK_BYTES`], so that any number of threads can
-/// compare them.
+/// Checksums of the bytes written, one for each MiB, so that any number of threads can compare
+/// them.
 pub struct WrittenChecksums {
     open: Xxh64,
     /// Number of bytes that `open` covers.

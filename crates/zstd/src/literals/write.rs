@@ -157,8 +157,8 @@ pub(crate) fn write_literals(
         });
     }
     let uniform = is_uniform(used.most, n);
-    // Bits that tell all symbols apart.
-    let width = (used.number as u32 - 1).ilog2() + 1;
+    // Bits that tell all symbols apart. Noise that was not counted has no symbols.
+    let width = (used.number.max(2) as u32 - 1).ilog2() + 1;
     let ample = task.is_ample(n * width as usize / 8);
     if !(ample && !uniform || task.is_ample(n) || task.may_fit(!uniform)) {
         return None;
