@@ -105,10 +105,14 @@ const NEWER_LINES: &[&str] = &[
     "--tar=f new src",
     "--tar=f new src/large",
     "new src src",
-    // systemd-repart 262 (src/shared/mkfs-util.c).
-    "-U 032f5303-caa6-4e26-98eb-e18b936bc0ef -zzstd,level=9 -L root --quiet old src",
-    // osbuild (stages/org.osbuild.erofs), as Fedora's live images have it.
-    "new src -E all-fragments,dedupe -C 65536 -z zstd,8",
+    // systemd-repart (src/shared/mkfs-util.c), with options from its environment behind its own.
+    "-U 032f5303-caa6-4e26-98eb-e18b936bc0ef old src --quiet -L root -zzstd,level=9",
+    // osbuild f6b23db (stages/org.osbuild.erofs:28).
+    "new src --quiet -z zstd,8 -E all-fragments,dedupe -C 65536",
+    // kiwi fb48da9 (kiwi/filesystem/erofs.py:62).
+    "-z zstd,level=9 -L LIVE --exclude-regex=^run/.*$ --exclude-regex=^tmp$ new src",
+    // Yocto 35a2c6e (meta/classes-recipe/image_types.bbclass:170).
+    "-zlz4hc new src",
 ];
 
 /// Those that restow refuses by their names.
