@@ -138,7 +138,7 @@ fn a_btrfs_image_is_found_inside_of_a_file() {
     }
     fs::write(dir.join("text"), before).unwrap();
     for (at, why) in [
-        ("search", "no SquashFS or btrfs image found"),
+        ("search", "no SquashFS, btrfs or EROFS image found"),
         ("partition:1", "a file without a partition table"),
     ] {
         let (code, _, words) = run_in(dir.path(), ["ls", "--image-at", at, "text"]);
