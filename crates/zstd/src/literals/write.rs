@@ -158,7 +158,7 @@ pub(crate) fn write_literals(
     }
     let uniform = is_uniform(used.most, n);
     // Bits that tell all symbols apart. Noise that was not counted has no symbols.
-    let width = (used.number.max(2) as u32 - 1).ilog2() + 1;
+    let width = usize::BITS - used.number.saturating_sub(1).leading_zeros();
     let ample = task.is_ample(n * width as usize / 8);
     if !(ample && !uniform || task.is_ample(n) || task.may_fit(!uniform)) {
         return None;
