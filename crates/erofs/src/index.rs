@@ -34,7 +34,7 @@ pub(crate) const HOLE: u16 = 0x4000;
 pub(crate) struct IndexedFile {
     pub(crate) inode: Inode,
     pub(crate) header: Option<IndexHeader>,
-    /// Where the index ends, before what is inline behind it.
+    /// The end of the index, before an inline cluster.
     pub(crate) end: MetaAt,
 }
 

@@ -1,4 +1,4 @@
-//! Versions of Linux, and what each of them added to the format.
+//! Versions of Linux, and the parts of the format that each of them added.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Descriptors: what a blob is, how long it is, and its digest (image-spec, descriptor.md).
+//! Descriptors: the media type of a blob, its length and digest (image-spec, descriptor.md).
 
 use std::fmt;
 

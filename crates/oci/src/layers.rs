@@ -193,13 +193,13 @@ enum Blob {
 
 impl Blob {
     /// Checks the digest of the layer, and decompresses it if it is compressed as a whole. Returns
-    /// the length of what it wrote then.
+    /// the written length.
     fn check(&self, layer: &Layer, out: &mut dyn Write) -> Result<Option<u64>> {
         let (Blob::Plain(stored) | Blob::Seekable(stored, _) | Blob::Packed(stored, _)) = self;
         let mut input = Summed::new(SequentialReader::new(Arc::clone(stored)));
         let Blob::Packed(_, wrapper) = self else {
             input.drain()?;
-            // What is not compressed has the same digest before and after.
+            // Plain layers have the same digest before and after.
             let (LayerKey::Stored(digest) | LayerKey::Archive(digest)) = layer.key()?;
             return digest.check(input.sum).map(|()| None);
         };

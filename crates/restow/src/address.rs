@@ -72,7 +72,7 @@ impl ImageStore {
         ("docker-archive:", ImageStore::DockerArchive),
     ];
 
-    /// The word at the beginning of an address, and what follows it.
+    /// The word at the beginning of an address, and the rest.
     fn of(address: &[u8]) -> Option<(ImageStore, &[u8])> {
         let mut words = ImageStore::WORDS.iter();
         words.find_map(|(word, store)| Some((*store, address.strip_prefix(word.as_bytes())?)))
@@ -82,7 +82,7 @@ impl ImageStore {
 /// Whether an address names a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ImageName {
-    /// No, whatever the file holds.
+    /// No, also if the file holds one.
     None,
     /// Only if the file is an archive of one, which its content shows.
     Recognised,

@@ -29,11 +29,11 @@ pub(crate) struct OpenedImage {
     pub(crate) lost: Vec<SourceNote>,
 }
 
-/// Opens the layout at an address: what a word names, or an archive that holds one. `None` for
+/// Opens the layout at an address: one that a word names, or an archive that holds one. `None` for
 /// another archive.
 ///
 /// # Errors
-/// It cannot be read, or is not what the word says.
+/// It cannot be read, or is another kind of layout.
 pub(crate) fn open_layout(address: &Address, options: &OpenOptions) -> Result<Option<ImageLayout>> {
     let (tree, kind): (Arc<dyn FileSystem>, _) = match &address.image {
         ImageName::Named(ImageStore::OciDir, _) => {
@@ -178,7 +178,7 @@ pub(crate) fn open(
     let tar = layout.open_tree(&image, known, &options.spool_dir, limits, how)?;
     let opened = OpenedTar::whole(tar);
     let (mut notes, lost) = SourceNote::of_tar(&opened);
-    // Replacing entries is what layers are for.
+    // Layers replace entries by design.
     notes.retain(|note| !matches!(note, SourceNote::ReplacedEntries(_)));
     let usage = opened.tar.layer_usage()?;
     Ok(OpenedImage {

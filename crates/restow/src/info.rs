@@ -351,7 +351,7 @@ pub struct ContainerImagesInfo {
     pub kind: LayoutKind,
     /// The images.
     pub images: Vec<ListedImage>,
-    /// The one that the address and the options select, unless they select none of several.
+    /// The one that the address and the options select; `None` if that leaves several.
     pub selected: Option<(ListedImage, Image)>,
 }
 

@@ -327,7 +327,7 @@ fn parse_word(word: &str) -> Option<Json> {
     {
         return None;
     }
-    // What is no integer may be wrong within, which the standard library finds.
+    // Other numbers may be wrong within, which the standard library finds.
     match word.parse() {
         Ok(number) => Some(Json::Number(number)),
         Err(_) => word.parse::<f64>().ok().map(|_| Json::Other),

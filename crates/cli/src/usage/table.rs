@@ -97,7 +97,7 @@ pub(super) fn all(measured: &Measured, args: &Usage) -> String {
     out
 }
 
-/// The layers, in their order: what a later one hides is still a part of the image.
+/// The layers, in their order: hidden files are still a part of the image.
 fn of_layers(image: &ContainerImage, size: &dyn Fn(u64) -> String, out: &mut String) {
     // Writing to a string cannot fail.
     let _ = writeln!(

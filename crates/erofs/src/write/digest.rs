@@ -1,5 +1,5 @@
-//! The digests of files, by which Linux 7.0 shares the pages of equal files between images: of what
-//! is stored, read back, so that a file which changed meanwhile has none of another content.
+//! The digests of files, by which Linux 7.0 shares the pages of equal files between images. They
+//! are taken from the stored bytes, read back: a file that changed meanwhile has its stored digest.
 
 use codec::{Algorithm, Decoder};
 use tree::{Error, FileId, FileKind, ReadAt, RecordTable, Result, Scratch, Sha256, ordered};

@@ -98,7 +98,7 @@ impl<'w, 'a> MetaWriter<'w, 'a> {
         self.image.at + self.buffer.len() as u64
     }
 
-    /// Appends what `emit` appends to a buffer.
+    /// Appends the bytes that `emit` adds to a buffer.
     pub(crate) fn put_with(&mut self, emit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         emit(&mut self.buffer);
         if self.buffer.len() >= BUFFER_BYTES {

@@ -73,7 +73,7 @@ impl ImageContent<'_> {
         self.options.clamped(self.inventory.metadata(file).mtime)
     }
 
-    /// What a compact inode has as its time; `None` if it cannot have it.
+    /// A time as a compact inode stores it; `None` if it cannot.
     pub(crate) fn compact_time(&self, time: Time) -> Option<u32> {
         let seconds = time.seconds.checked_sub(self.epoch.seconds)?;
         let seconds = u32::try_from(seconds).ok()?;
@@ -92,7 +92,7 @@ impl ImageContent<'_> {
             && self.compact_time(self.mtime(file)).is_some())
     }
 
-    /// The number of names of a file, or what stands for it in a directory.
+    /// The link count: names of a file, or subdirectories of a directory and two.
     pub(crate) fn nlink(&self, file: FileId) -> u32 {
         if self.inventory.kind(file) != FileKind::Directory {
             return self.inventory.name_count(file);

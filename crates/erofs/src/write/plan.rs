@@ -270,7 +270,7 @@ fn form(inventory: &Inventory, options: &Options, file: FileId, size: u64) -> Re
     } else {
         holes.best_chunks(size)
     };
-    // A sixteenth of what it takes is worth another form.
+    // Chunks give up compression, and must save a sixteenth for it.
     let is_better = chunks_bytes < usual_bytes - usual_bytes / 16;
     let bytes = if is_better { chunks_bytes } else { usual_bytes };
     if bytes > data_bytes.saturating_add(INDEX_BYTES_MAX) {

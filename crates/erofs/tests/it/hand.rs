@@ -73,7 +73,7 @@ impl Hand {
         }
     }
 
-    /// What a check finds.
+    /// The findings of a check.
     pub(crate) fn findings(self) -> String {
         match open(self.0) {
             Ok(image) => findings(&image),

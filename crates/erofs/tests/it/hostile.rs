@@ -300,7 +300,7 @@ fn long_prefixes_are_not_read_for_each_attribute() {
     assert!(reads < 100_000, "{reads}");
 }
 
-/// Reads and checks all of an image. What the check accepts can be read.
+/// Reads and checks all of an image. An accepted image must be readable.
 fn use_all(image: Vec<u8>) -> tree::Result<u64> {
     let limits = Limits::default();
     let image = open(image)?;

@@ -284,7 +284,7 @@ fn with_images(
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// How an image differs from what fsck.erofs extracts.
+/// The differences between an image and its files by fsck.erofs.
 fn unlike_extracted(fsck: &Tool, path: &Path, image: &Erofs) -> tree::Result<String> {
     let dir = TempDir::new();
     let extract = format!("--extract={}", dir.path().display());
@@ -305,7 +305,7 @@ fn unlike_extracted(fsck: &Tool, path: &Path, image: &Erofs) -> tree::Result<Str
     Ok(manifest(image, &aspects)?.difference(&is))
 }
 
-/// How an image differs from what erofs-rs reads.
+/// The differences between an image and its files by erofs-rs.
 fn unlike_erofs_rs(path: &Path, image: &Erofs) -> tree::Result<String> {
     let device = device(path).map(fs::read).transpose()?;
     let peer = match as_erofs_rs_reads(&fs::read(path)?, device.as_deref()) {
@@ -316,11 +316,11 @@ fn unlike_erofs_rs(path: &Path, image: &Erofs) -> tree::Result<String> {
     Ok(manifest(image, &all)?.difference(&manifest(&peer, &all)?))
 }
 
-/// What erofs-rs cannot read: device tables without lengths, of version 1.5, and the settings of
-/// libdeflate, without a window.
+/// Options that erofs-rs cannot read: device tables without lengths, of version 1.5, and the
+/// settings of libdeflate, without a window.
 const UNREAD: [&str; 2] = ["--chunksize=4096 --blobdev=BLOB", "-zlibdeflate,level=12"];
-/// What fsck.erofs 1.9.4 extracts wrongly: files that end in a hole on a further device, and small
-/// files of a metabox.
+/// Options that fsck.erofs 1.9.4 extracts wrongly: files that end in a hole on a further device,
+/// and small files of a metabox.
 const MISEXTRACTED: [&str; 2] = ["BLOB", "-m"];
 
 /// Compares images with their source, and with two other readers: erofs-rs, and fsck.erofs, which

@@ -24,7 +24,7 @@ fn mend(layout: &mut ImageLayout, path: &str) {
     let new = digits(&bytes);
     let len = bytes.len();
     layout.files.insert(format!("blobs/sha256/{new}"), bytes);
-    // What names it gets a new digest, too.
+    // The documents that name it get a new digest, too.
     for _ in 0..10 {
         let named = layout.files.iter().find_map(|(name, bytes)| {
             let text = str::from_utf8(bytes).ok()?;

@@ -19,7 +19,7 @@ pub struct WrittenTree<'a> {
     pub inventory: &'a Inventory<'a>,
     /// Whether a file is in the image.
     pub is_stored: &'a (dyn Fn(FileId) -> bool + Sync),
-    /// Whether an extended attribute of the image is none of the source.
+    /// Whether an extended attribute of the image does not come from the source.
     pub ignores: &'a (dyn Fn(&Xattr) -> bool + Sync),
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn count_bytes(counts: &mut [[u8; 4]; 256], bytes: &[u8], scratch: &m
     }
 }
 
-/// Counts bytes in so many tables, of which one is the result.
+/// Counts bytes in `TABLES` tables, one of which is the result.
 fn count_in_turn<const TABLES: usize, const OTHERS: usize>(
     counts: &mut [[u8; 4]; 256],
     bytes: &[u8],

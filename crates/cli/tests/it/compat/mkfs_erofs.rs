@@ -411,7 +411,7 @@ fn mounted_images_are_those_of_mkfs_erofs() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_device_is_written_from_its_begin_and_not_while_it_is_mounted() {
+fn a_device_is_written_from_its_beginning_and_not_while_it_is_mounted() {
     let dir = TempDir::new();
     make_sources(dir.path());
     let device = LoopDevice::attach(BackingFile::create(8 << 20), Access::ReadWrite);

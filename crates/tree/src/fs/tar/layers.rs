@@ -46,7 +46,7 @@ pub struct LayerUsage {
     pub hidden_bytes: u64,
 }
 
-/// The content of each of so many archives.
+/// The content of each archive of a tree.
 pub(super) fn usage(tree: &Overlay<InArchive>, archives: usize) -> Result<Vec<LayerUsage>> {
     let mut layers = vec![LayerUsage::default(); archives];
     for number in 0..to_u64(tree.node_count()) {

@@ -44,7 +44,7 @@ pub(super) struct Fragment {
     pub(super) stored: u64,
 }
 
-/// What is done with the entries of a layer. Its whiteouts hide files of lower layers only,
+/// A pass over the entries of a layer. Its whiteouts hide files of lower layers only,
 /// wherever in the archive they stand, so they come first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LayerPass {

@@ -100,7 +100,7 @@ pub(super) struct Scan<'a> {
     /// A directory that is not in the archive, or not yet.
     implied: Metadata,
     window: Window<'a>,
-    /// What is done with the entries of a layer of a container image.
+    /// The pass over a layer of a container image; `None` for other archives.
     pub(super) pass: Option<LayerPass>,
     /// The number of the archive, from 0.
     pub(super) layer: u16,
