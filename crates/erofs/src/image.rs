@@ -19,7 +19,7 @@ use crate::index::{IndexPart, IndexedFile};
 use crate::inode::{COMPACT_BYTES, EXTENDED_BYTES, Inode, MetaAt};
 use crate::listed::OwnedRanges;
 use crate::piece::StoredCluster;
-use crate::superblock::{DeviceSlot, IN_METABOX, Superblock};
+use crate::superblock::{BLOCKS_AT, DeviceSlot, IN_METABOX, Superblock};
 
 /// Number of files whose headers are cached, and of parts of indexes.
 const CONTENT_SLOTS: (usize, usize) = (8, 8);
@@ -96,12 +96,23 @@ impl Erofs {
             prefixes: OnceLock::new(),
             store: StoreId::new(),
         };
-        let root = erofs.inode(erofs.superblock.root)?;
+        let root = (erofs.inode(erofs.superblock.root)).map_err(|error| erofs.cut_or(error))?;
         if root.kind != tree::FileKind::Directory {
             let (what, got) = ("root inode is not a directory", root.mode.into());
             return Err(Error::corrupt(what, root.at.at, got));
         }
         Ok(erofs)
+    }
+
+    /// The length, if the image is cut off; otherwise `error`.
+    fn cut_or(&self, error: Error) -> Error {
+        let stated = self.superblock.blocks << self.superblock.block_log2;
+        match self.image_bytes() {
+            Ok(bytes) if bytes < stated => {
+                Error::corrupt("erofs image is shorter than it says", BLOCKS_AT, stated)
+            }
+            _ => error,
+        }
     }
 
     /// The superblock.

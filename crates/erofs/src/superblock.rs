@@ -19,6 +19,8 @@ pub(crate) const SUPERBLOCK_AT: u64 = 1024;
 pub(crate) const MAGIC: u32 = 0xe0f5_e1e2;
 /// Bytes of the superblock without extension slots.
 pub(crate) const SUPERBLOCK_BYTES: usize = 128;
+/// Where the number of blocks is in an image.
+pub(crate) const BLOCKS_AT: u64 = SUPERBLOCK_AT + 36;
 /// Bytes of an extension slot.
 const SLOT_BYTES: usize = 16;
 /// Where the number of the metabox is, in the first extension slot.
@@ -131,6 +133,17 @@ pub(crate) struct DeviceSlot {
     pub(crate) len: u64,
     /// Where it begins in the common address space; 0 if it is not in it.
     pub(crate) at: u64,
+}
+
+/// Reads a part of the superblock's block, or of the tables that belong to it.
+fn read_head(image: &dyn ReadAt, bytes: &mut [u8], at: u64) -> Result<()> {
+    let size = image.size()?;
+    let end = at.checked_add(to_u64(bytes.len()));
+    if end.is_none_or(|end| end > size) {
+        let what = "erofs image ends before the tables of its superblock";
+        return Err(Error::corrupt(what, at, size));
+    }
+    Ok(image.read_exact_at(bytes, at)?)
 }
 
 impl Superblock {
@@ -282,7 +295,7 @@ impl Superblock {
             block
         };
         let mut bytes = vec![0; to_usize(len)];
-        image.read_exact_at(&mut bytes, SUPERBLOCK_AT)?;
+        read_head(image, &mut bytes, SUPERBLOCK_AT)?;
         if let Some(field) = bytes.get_mut(4..8) {
             field.fill(0);
         }
@@ -306,7 +319,7 @@ impl Superblock {
                 continue;
             }
             let mut settings = [0; 8];
-            image.read_exact_at(&mut settings, self.end)?;
+            read_head(image, &mut settings, self.end)?;
             if bit == 1 {
                 self.dictionary_bytes = u32_at(&settings, 2);
             }
@@ -319,7 +332,7 @@ impl Superblock {
     /// Reads the device table.
     pub(crate) fn read_devices(&self, image: &dyn ReadAt) -> Result<Vec<DeviceSlot>> {
         let mut slots = vec![0; DEVICE_SLOT_BYTES.saturating_mul(self.devices.into())];
-        image.read_exact_at(&mut slots, self.device_slots_at)?;
+        read_head(image, &mut slots, self.device_slots_at)?;
         let wide = |low, high| (u64::from(low) | u64::from(high) << 32_u16) << self.block_log2;
         let (slots, _) = slots.as_chunks::<DEVICE_SLOT_BYTES>();
         let slot = |slot: &[u8; DEVICE_SLOT_BYTES]| DeviceSlot {

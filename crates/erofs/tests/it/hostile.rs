@@ -29,6 +29,18 @@ fn an_image_made_by_hand_is_sound() {
 }
 
 #[test]
+fn an_image_is_cut_off_before_its_root() {
+    let mut hand = Hand::new(0, &with_file());
+    hand.put(1024 + 36, &[16]);
+    hand.0.truncate(BLOCK);
+    let must = "erofs image is shorter than it says (found 0x10000 at byte 0x424)";
+    assert_eq!(hand.findings(), must);
+    let words = open(read("plain")[..2000].to_vec()).err().unwrap();
+    let must = "erofs image ends before the tables of its superblock (found 0x7d0 at byte 0x400)";
+    assert_eq!(words.to_string(), must);
+}
+
+#[test]
 fn a_directory_leads_to_itself_or_to_another_ones_blocks() {
     let entries = [(".", 0, 2), ("..", 0, 2), ("a", 0, 2)];
     Hand::new(0, &entries).assert_finds("the directory is in another place");
