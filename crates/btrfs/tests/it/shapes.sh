@@ -6,7 +6,8 @@
 set -eu
 mk() { mkfs.btrfs -q -f "$@"; }
 on() { btrfs device scan $D1 >/dev/null; mount -t btrfs "$@" $D1 $M; }
-off() { umount $M; }
+# Another program that looks at all mounts can keep it busy for a moment.
+off() { for try in 1 2 3 4 5; do umount $M && return; sleep 1; done; return 1; }
 # The state on the first device at this moment, as after a crash.
 crash() { sync -f $C; cp --reflink=always $F1 $C/crash; }
 files() { # directory, first byte of the random ones

@@ -514,7 +514,7 @@ impl DataWriter<'_, '_> {
                     self.image.align()?;
                 }
                 let mut unit = self.put_unit(part.from, stored)?;
-                unit.is_partial = stored.content_len > part.len;
+                unit.is_partial |= stored.content_len > part.len;
                 self.data.units.push(unit.pack());
                 Ok(())
             }
@@ -556,6 +556,14 @@ impl DataWriter<'_, '_> {
         let kind = stored.codec.map_or(UnitKind::Plain, UnitKind::Encoded);
         self.data.codecs |= stored.codec.map_or(0, |codec| 1 << codec as u16);
         self.data.is_wide |= stored.is_wide;
+        let has_records = image.options.has_records();
+        let placed = |at| PlacedUnit {
+            from,
+            at,
+            stored_len,
+            kind,
+            is_partial: has_records && may_end_early(kind, at, stored_len),
+        };
         image.summary.image.kept += stored.kept;
         image.summary.plain_units += u64::from(is_plain);
         let shares = image.options.duplicates && image.options.has_fragments();
@@ -575,17 +583,11 @@ impl DataWriter<'_, '_> {
             image.output.read_exact_at(&mut self.scratch, known.at)?;
             if self.scratch == bytes {
                 image.summary.shared_units += 1;
-                return Ok(PlacedUnit {
-                    from,
-                    at: known.at,
-                    stored_len,
-                    kind,
-                    is_partial: false,
-                });
+                return Ok(placed(known.at));
             }
         }
         image.summary.image.encoded += u64::from(stored.kept.count == 0);
-        let is_aligned = !image.options.has_records();
+        let is_aligned = !has_records;
         if is_aligned {
             image.align()?;
             if !is_plain {
@@ -609,13 +611,7 @@ impl DataWriter<'_, '_> {
             };
             self.known.entry(hash).or_insert(known);
         }
-        Ok(PlacedUnit {
-            from,
-            at,
-            stored_len,
-            kind,
-            is_partial: false,
-        })
+        Ok(placed(at))
     }
 
     /// Ends the file of a part, if it is the last one.
@@ -690,6 +686,15 @@ impl DataWriter<'_, '_> {
         summary.image.encoded = mark.encoded;
         summary.image.kept = mark.kept;
     }
+}
+
+/// Whether Linux can have all content of a unit before it has seen the end of the stored data. It
+/// hands over one page of stored data at a time, and the last page may hold nothing but the end of
+/// a deflate stream: what is complete is then an error, unless the unit is marked as shown in part
+/// (`z_erofs_deflate_decompress`; seen with Linux 6.18 and 7.2).
+fn may_end_early(kind: UnitKind, at: u64, stored_len: u32) -> bool {
+    let last = at + u64::from(stored_len.max(1)) - 1;
+    kind == UnitKind::Encoded(Codec::Deflate) && at >> BLOCK_LOG2 != last >> BLOCK_LOG2
 }
 
 #[cfg(test)]

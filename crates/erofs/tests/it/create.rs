@@ -284,6 +284,50 @@ fn linux_reads_what_we_write() {
     }
 }
 
+/// Linux reads a deflate stream whose last bytes, which hold nothing but its end, lie in a page of
+/// their own.
+#[test]
+#[ignore = "needs root"]
+fn linux_reads_deflate_that_ends_behind_a_page() {
+    let unit = 128 << 10;
+    let options = Options::default()
+        .compression(Some(Settings::Zlib { level: 9 }))
+        .min_kernel(Kernel(6, 15))
+        .unit_bytes(unit as u32);
+    // The second unit is compressed, and the third, which is plain, begins where it ends.
+    let made = |before: usize| {
+        let mut content = Rng::new(1).bytes(before);
+        content.resize(unit, 0);
+        content.extend(text(1, unit));
+        content.extend(Rng::new(2).bytes(unit));
+        let mut fs = MemoryFs::new();
+        fs.add_file(fs.root(), "file", &content);
+        let (image, _) = make(&fs, &options, 1).unwrap();
+        let opened = open(image.clone()).unwrap();
+        let file = opened.lookup(opened.root(), b"file").unwrap();
+        let plain = opened.extents(file.ino, 2 * unit as u64).unwrap();
+        assert_eq!(plain[0].offset, 2 * unit as u64);
+        (fs, image, plain[0].id.unwrap().0 as usize % 4096)
+    };
+    let out = TempDir::new();
+    for behind in [1, 2, 3] {
+        let mut before = 5000;
+        let found = (0..100).find_map(|_| {
+            let (fs, image, end) = made(before);
+            // A byte more in the first unit moves the second one by about a byte.
+            before = 5000 + (before + behind + 4096 - end - 5000) % 4096;
+            (end == behind).then_some((fs, image))
+        });
+        let (fs, image) = found.expect("an image with this end");
+        fs::write(out.join("image"), image).unwrap();
+        let mount = Mount::read_only(out.join("image"), FsType::Erofs);
+        let dir = HostDir::open(mount.path()).unwrap();
+        assert!(manifest(&dir) == manifest(&fs), "{behind} bytes");
+        drop(dir);
+        mount.unmount();
+    }
+}
+
 #[test]
 fn fsck_erofs_finds_nothing_in_what_we_write() {
     let Some(fsck) = testkit::newer_tool("fsck.erofs") else {
