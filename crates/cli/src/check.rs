@@ -28,7 +28,9 @@ const VERSION: u32 = 1;
 /// the export table; blocks against each other and against the inodes. EROFS: names, attributes and
 /// link counts against inodes; clusters against each other. tar: header checksums, numbers, paths
 /// and attributes, and the end marker; of compressed archives also all frames, their checksums, and
-/// the seek table against them. Send streams: as `restow stream verify`.
+/// the seek table against them. Container images (`oci:DIR[:NAME]`): lengths and digests of all
+/// blobs, also of layers before compression, and the merged tree. Send streams: as `restow stream
+/// verify`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,10 +39,12 @@ Examples:
   restow check --no-data image.btrfs     metadata only
   restow check --device b.img a.img      a file system on two devices
   restow check home.stream
+  restow check oci:images:base           one image of a layout
 
 Exit codes: 0 no errors; 1 errors found; 2 failure.")]
 pub(crate) struct Check {
-    /// A SquashFS, btrfs or EROFS image, tar archive or send stream; `-` is standard input
+    /// A SquashFS, btrfs or EROFS image, tar archive, send stream or container image; `-` is
+    /// standard input
     image: PathBuf,
 
     /// Do not read file contents
@@ -129,12 +133,14 @@ impl Check {
 /// It is not an image, or cannot be read.
 pub(crate) fn run(args: &Check) -> Result<bool> {
     let address = Address::of(&args.image)?;
-    address.refuse_container_image()?;
     let name = address.name();
     let open = || format!("open {name}");
     if address.subvolume.is_some() {
         let image = text::of_host_path(&address.path, "-");
         bail!("check {name}: check verifies whole files: use `restow check {image}`");
+    }
+    if address.is_container_image() {
+        return check_images(&address, &name, args);
     }
     let container = Container::open(&address.path, args.file.image_at).with_context(open)?;
     if args.ignore_zeros && !matches!(container, Container::Tar(..)) {
@@ -181,6 +187,44 @@ fn check_tar(input: Input, wrapper: Option<Wrapper>, name: &str, args: &Check) -
             out,
             "{} in {}, {} of tar",
             text::count(summary.findings, "error"),
+            text::count(summary.names, "name"),
+            text::count(summary.bytes, "byte")
+        )?;
+    }
+    Ok(summary.findings == 0)
+}
+
+fn check_images(address: &Address, name: &str, args: &Check) -> Result<bool> {
+    let open = || format!("open {name}");
+    args.refuse_options_of_images().with_context(open)?;
+    if args.no_data || args.ignore_zeros {
+        let option = if args.no_data {
+            "--no-data"
+        } else {
+            "--ignore-zeros"
+        };
+        bail!("{}: {option} does not apply to container images", open());
+    }
+    let options = args.file.options();
+    let summary = reported(name, args, |_, report| {
+        restow::check_images(address, &options, report)
+    })?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        let object = Object::new()
+            .number("errors", summary.findings)
+            .number("images", summary.images)
+            .number("layers", summary.layers)
+            .number("names", summary.names)
+            .number("archive_bytes", summary.bytes);
+        writeln!(out, "{}", object.line())?;
+    } else if !args.silent.quiet {
+        writeln!(
+            out,
+            "{} in {}, {}, {}, {} of tar",
+            text::count(summary.findings, "error"),
+            text::count(summary.images, "image"),
+            text::count(summary.layers, "layer"),
             text::count(summary.names, "name"),
             text::count(summary.bytes, "byte")
         )?;

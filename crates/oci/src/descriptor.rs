@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tree::json::Json;
+use tree::json::{Json, Object};
 use tree::{Error, Result, Sha256, to_u64};
 
 /// The digest of a blob.
@@ -40,9 +40,19 @@ impl Digest {
         Ok(Digest(bytes))
     }
 
+    /// The digest of the bytes that were summed.
+    pub(crate) fn of(sum: Sha256) -> Digest {
+        Digest(sum.finish())
+    }
+
+    /// The digits, which name the blob in a layout.
+    pub(crate) fn digits(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Where a layout has the blob.
     pub(crate) fn path(&self) -> String {
-        format!("blobs/{}", self.to_string().replacen(':', "/", 1))
+        format!("blobs/sha256/{}", self.digits())
     }
 
     /// Checks that these bytes were summed.
@@ -66,8 +76,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "sha256:{}", self.digits())
     }
 }
 
@@ -98,6 +107,13 @@ impl Descriptor {
             digest: Digest::parse(digest)?,
             size: *size,
         })
+    }
+
+    /// The descriptor as it stands in JSON.
+    pub(crate) fn to_json(&self) -> Object {
+        let object = Object::new().text("mediaType", &self.media_type);
+        let object = object.text("digest", &self.digest.to_string());
+        object.number("size", self.size)
     }
 
     /// Whether it leads to images, not to one.

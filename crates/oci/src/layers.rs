@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use codec::Wrapper;
+use codec::{Decompressed, Wrapper};
 use tree::tar::{Tar, TarOptions};
 use tree::{
     ByPath, Error, FileKind, FileSystem, Ino, Limits, ReadAt, Result, Seekable, SequentialReader,
@@ -134,7 +134,7 @@ impl ImageLayout {
     }
 
     /// The stored bytes of a layer.
-    fn blob(&self, layer: &Layer) -> Result<Blob> {
+    pub(crate) fn blob(&self, layer: &Layer) -> Result<Blob> {
         if !layer.is_tar() {
             return Err(Error::Unsupported(
                 "a layer that is no tar archive; `restow info` shows its media type",
@@ -183,7 +183,7 @@ impl Layer {
 }
 
 /// The bytes of a layer as they are stored.
-enum Blob {
+pub(crate) enum Blob {
     Plain(Arc<TreeFile>),
     /// Compressed so that it can be read in place.
     Seekable(Arc<TreeFile>, Seekable<Arc<TreeFile>>),
@@ -192,6 +192,15 @@ enum Blob {
 }
 
 impl Blob {
+    /// The stored bytes, and how they are compressed as a whole.
+    pub(crate) fn stored(self) -> (Arc<TreeFile>, Option<Wrapper>) {
+        match self {
+            Blob::Plain(stored) => (stored, None),
+            Blob::Seekable(stored, _) => (stored, Some(Wrapper::Zstd)),
+            Blob::Packed(stored, wrapper) => (stored, Some(wrapper)),
+        }
+    }
+
     /// Checks the digest of the layer, and decompresses it if it is compressed as a whole. Returns
     /// the written length.
     fn check(&self, layer: &Layer, out: &mut dyn Write) -> Result<Option<u64>> {
@@ -207,10 +216,7 @@ impl Blob {
         output.counts_only = layer.digest.is_some();
         let unpacked = wrapper.decompress(&mut input, &mut output)?;
         input.drain()?;
-        if unpacked.has_garbage {
-            let what = "bytes follow the compressed content of a layer";
-            return Err(Error::corrupt(what, 0, unpacked.bytes));
-        }
+        refuse_garbage(unpacked)?;
         match layer.key()? {
             LayerKey::Stored(digest) => digest.check(input.sum)?,
             LayerKey::Archive(digest) => digest.check(output.sum)?,
@@ -219,15 +225,34 @@ impl Blob {
     }
 }
 
+/// Copies the stored bytes of a layer.
+///
+/// # Errors
+/// The layer is missing or has another length, or `out` fails.
+pub(crate) fn copy_stored(layout: &ImageLayout, layer: &Layer, out: &mut dyn Write) -> Result<()> {
+    let stored = layout.blob(layer)?.stored().0;
+    io::copy(&mut SequentialReader::new(stored), out)?;
+    Ok(())
+}
+
+/// Refuses bytes behind the compressed content of a layer.
+pub(crate) fn refuse_garbage(unpacked: Decompressed) -> Result<()> {
+    if unpacked.has_garbage {
+        let what = "bytes follow the compressed content of a layer";
+        return Err(Error::corrupt(what, 0, unpacked.bytes));
+    }
+    Ok(())
+}
+
 /// Bytes on their way, with the digest of those that came by.
-struct Summed<T> {
+pub(crate) struct Summed<T> {
     inner: T,
-    sum: Sha256,
+    pub(crate) sum: Sha256,
     counts_only: bool,
 }
 
 impl<T> Summed<T> {
-    fn new(inner: T) -> Summed<T> {
+    pub(crate) fn new(inner: T) -> Summed<T> {
         Summed {
             inner,
             sum: Sha256::new(),
@@ -237,7 +262,7 @@ impl<T> Summed<T> {
 }
 
 impl<T: Read> Summed<T> {
-    fn drain(&mut self) -> io::Result<()> {
+    pub(crate) fn drain(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; 1 << 17];
         while self.read(&mut buffer)? > 0 {}
         Ok(())
@@ -267,7 +292,7 @@ impl<T: Write> Write for Summed<T> {
 }
 
 /// A file of the layout.
-struct TreeFile {
+pub(crate) struct TreeFile {
     tree: Arc<dyn FileSystem>,
     ino: Ino,
     size: u64,

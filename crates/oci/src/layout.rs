@@ -21,7 +21,7 @@ const JSON_BYTES_MIN: u64 = 4 << 10;
 const INDEX_DEPTH_MAX: u32 = 4;
 
 /// Annotations with the name of an image: of the specification, and of containerd and Docker.
-const NAME_ANNOTATIONS: [&str; 2] = [
+pub(crate) const NAME_ANNOTATIONS: [&str; 2] = [
     "org.opencontainers.image.ref.name",
     "io.containerd.image.name",
 ];
@@ -174,11 +174,7 @@ impl ImageLayout {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(Error::Limit("depth of indexes in a layout"));
         };
-        if !matches!(index.field("manifests"), Some(Json::List(_))) {
-            let error = Error::corrupt("index of images has no list of manifests", 0, 0);
-            return Err(error.in_file("read", path));
-        }
-        for item in index.list("manifests") {
+        for item in manifests(index).map_err(|it| it.in_file("read", path))? {
             let descriptor = Descriptor::of_json(item).map_err(|it| it.in_file("read", path))?;
             let mut names = names.to_vec();
             if let Some(annotations) = item.field("annotations") {
@@ -298,6 +294,18 @@ impl Layer {
     }
 }
 
+/// The items of an index.
+pub(crate) fn manifests(index: &Json) -> Result<&[Json]> {
+    match index.field("manifests") {
+        Some(Json::List(items)) => Ok(items),
+        _ => Err(Error::corrupt(
+            "index of images has no list of manifests",
+            0,
+            0,
+        )),
+    }
+}
+
 fn docker_config(item: &Json) -> Result<Vec<u8>> {
     let config = item.text("Config").map(|path| path.as_bytes().to_vec());
     let what = "image in an archive has no configuration";
@@ -322,7 +330,7 @@ fn diff_ids(config: &Json, count: usize) -> Result<Vec<Option<Digest>>> {
 
 /// Reads a file of JSON, and checks its length and digest if they are known. Returns its length,
 /// too.
-fn read_json(
+pub(crate) fn read_json(
     tree: &dyn FileSystem,
     path: &[u8],
     descriptor: Option<&Descriptor>,

@@ -10,12 +10,15 @@
     )
 )]
 
+mod check;
 mod descriptor;
 mod layers;
 mod layout;
 mod platform;
+mod write;
 
 pub use descriptor::Digest;
 pub use layers::KnownLayers;
 pub use layout::{Image, ImageLayout, Layer, LayoutKind, ListedImage};
 pub use platform::Platform;
+pub use write::{DigestWriter, LayoutWriter, NewImage, NewLayer, WrittenImage, is_image_name};

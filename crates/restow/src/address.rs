@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use oci::is_image_name;
+
 use crate::error::refuse;
 use crate::{Result, text};
 
@@ -18,8 +20,6 @@ struct RemotePlace {
     read: &'static str,
     write: &'static str,
 }
-
-const MAKES_IMAGE: &str = "`restow copy SRC - | docker import -` makes an image";
 
 const REMOTE_PLACES: [RemotePlace; 4] = [
     RemotePlace {
@@ -32,7 +32,7 @@ const REMOTE_PLACES: [RemotePlace; 4] = [
         start: "docker://",
         noun: "a container image in a registry",
         read: "`skopeo copy ADDRESS oci:DIR` fetches it, for `restow copy oci:DIR DST`",
-        write: MAKES_IMAGE,
+        write: "write oci:DIR, and `skopeo copy oci:DIR ADDRESS` copies it there",
     },
     RemotePlace {
         start: "https://",
@@ -73,7 +73,7 @@ impl ImageStore {
     ];
 
     /// The word at the beginning of an address, and the rest.
-    fn of(address: &[u8]) -> Option<(ImageStore, &[u8])> {
+    pub(crate) fn of(address: &[u8]) -> Option<(ImageStore, &[u8])> {
         let mut words = ImageStore::WORDS.iter();
         words.find_map(|(word, store)| Some((*store, address.strip_prefix(word.as_bytes())?)))
     }
@@ -88,6 +88,42 @@ pub(crate) enum ImageName {
     Recognised,
     /// The store, and the name in it.
     Named(ImageStore, Option<OsString>),
+}
+
+/// The layout that a destination names, as `oci:DIR:NAME`, and the name of the image in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImageDestination {
+    /// The directory or archive.
+    pub path: PathBuf,
+    /// The name of the image, if it has one.
+    pub name: Option<String>,
+}
+
+impl ImageDestination {
+    /// Takes a destination apart, with its word or without. The path is the longest that exists,
+    /// otherwise that up to the first colon.
+    ///
+    /// # Errors
+    /// No image may have that name.
+    pub fn of(dst: &Path) -> Result<ImageDestination> {
+        let address = dst.as_os_str().as_bytes();
+        let (path, name) = image_of(ImageStore::of(address).map_or(address, |(_, rest)| rest));
+        let path = Path::new(OsStr::from_bytes(path)).to_owned();
+        let Some(name) = name else {
+            return Ok(ImageDestination { path, name: None });
+        };
+        match str::from_utf8(name).ok().filter(|name| is_image_name(name)) {
+            Some(name) => Ok(ImageDestination {
+                path,
+                name: Some(name.to_owned()),
+            }),
+            None => refuse!(
+                "{}: not a name of an image: letters and digits, with `-._:@+` and `/` between them",
+                text::of_name(name)
+            ),
+        }
+    }
 }
 
 /// `FILE`, `IMAGE:PATH`, `IMAGE:ID` or `oci:DIR:TAG`, taken apart.
@@ -211,7 +247,8 @@ impl Address {
             refuse_to_write(address, place.noun, place.write)?;
         }
         if ImageStore::of(address.as_os_str().as_bytes()).is_some() {
-            refuse_to_write(address, "a container image", MAKES_IMAGE)?;
+            let write = "`restow copy SRC oci:DIR` makes one";
+            refuse_to_write(address, "a container image", write)?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use codec::Wrapper;
+use tree::tar::Tar;
 use tree::{
     CheckOptions, Corrupt, DataCheck, FileKind, FileSystem, Finding, Parallel, Progress, ReadAt,
     Seekable,
@@ -67,6 +68,14 @@ pub fn check_archive(
         let what = "tar has no end marker: it may have been cut off between two members";
         report(tree::Error::Corrupt(Corrupt { what, at, got: at }).into());
     }
+    let names = check_names(&tar, &mut |error| report(error.into()))?;
+    summary.names = names;
+    summary.bytes = tar.archive_bytes();
+    Ok(summary)
+}
+
+/// Reads all directories and attributes of an archive; the number of names.
+pub(crate) fn check_names(tar: &Tar, report: &mut dyn FnMut(tree::Error)) -> Result<u64> {
     let mut names = 0;
     let mut directories = vec![(tar.root(), Vec::new())];
     while let Some((dir, path)) = directories.pop() {
@@ -78,20 +87,18 @@ pub fn check_archive(
                 [&path[..], b"/", &entry.name].concat()
             };
             if let Err(error) = tar.xattrs(entry.ino) {
-                report(error.in_file("read", &path).into());
+                report(error.in_file("read", &path));
             }
             if entry.kind == FileKind::Directory {
                 directories.push((entry.ino, path));
             }
         }
     }
-    summary.names = names;
-    summary.bytes = tar.archive_bytes();
-    Ok(summary)
+    Ok(names)
 }
 
 /// The same error, as far as it concerns an archive.
-fn copied(error: &tree::Error) -> tree::Error {
+pub(crate) fn copied(error: &tree::Error) -> tree::Error {
     match error {
         tree::Error::File { verb, path, error } => copied(error).in_file(verb, path),
         tree::Error::Corrupt(corrupt) => tree::Error::Corrupt(*corrupt),

@@ -25,18 +25,23 @@ impl SourceTree {
             progress,
             &mut |difference| each(&difference),
         );
-        match result {
-            Err(Error::File {
-                verb: READ_FIRST,
-                path,
-                error,
-            }) => Err(self.name_error(error.in_file("read", &path))),
-            Err(Error::File {
-                verb: READ_SECOND,
-                path,
-                error,
-            }) => Err(other.name_error(error.in_file("read", &path))),
-            other => Ok(other?),
+        let ours = |error| self.name_error(error);
+        result.map_err(|error| of_pair(error, [&ours, &|error| other.name_error(error)]))
+    }
+}
+
+/// An error of [`diff`], with the file of the first or second tree that it concerns.
+pub(crate) fn of_pair(
+    error: Error,
+    [first, second]: [&dyn Fn(Error) -> crate::Error; 2],
+) -> crate::Error {
+    match error {
+        Error::File { verb, path, error } if verb == READ_FIRST => {
+            first(error.in_file("read", &path))
         }
+        Error::File { verb, path, error } if verb == READ_SECOND => {
+            second(error.in_file("read", &path))
+        }
+        error => error.into(),
     }
 }

@@ -72,24 +72,11 @@ pub(crate) fn choose<'l>(
     address: &Address,
     options: &OpenOptions,
 ) -> Result<&'l ListedImage> {
-    let tag = match &address.image {
-        ImageName::Named(_, tag) => tag.as_deref().map(OsStrExt::as_bytes),
-        _ => None,
-    };
-    let is_wanted = |image: &&ListedImage| {
-        tag.is_none_or(|tag| {
-            image
-                .names
-                .iter()
-                .any(|name| is_named(name.as_bytes(), tag))
-        })
-    };
-    // Signatures and descriptions of images are manifests, too.
-    let is_image = |image: &&ListedImage| {
-        (image.platform.as_ref()).is_none_or(|platform| platform.os != "unknown")
-    };
+    let is_image = |image: &&ListedImage| is_image(image);
     let all: Vec<&ListedImage> = layout.images().iter().filter(is_image).collect();
+    let is_wanted = |image: &&ListedImage| is_selected(image, address);
     let named: Vec<&ListedImage> = all.iter().copied().filter(is_wanted).collect();
+    let tag = tag_of(address);
     if named.is_empty() {
         let tag = text::of_name(tag.unwrap_or_default());
         match names(&all) {
@@ -124,6 +111,24 @@ pub(crate) fn choose<'l>(
             let names = names(if found.is_empty() { &named } else { &found });
             refuse!("several images; {word} selects one of {names}")
         }
+    }
+}
+
+/// Whether a manifest is that of an image: signatures and descriptions of images have one, too.
+fn is_image(image: &ListedImage) -> bool {
+    (image.platform.as_ref()).is_none_or(|platform| platform.os != "unknown")
+}
+
+/// Whether the address selects this image, or all of them.
+pub(crate) fn is_selected(image: &ListedImage, address: &Address) -> bool {
+    let has = |tag| (image.names.iter()).any(|name| is_named(name.as_bytes(), tag));
+    is_image(image) && tag_of(address).is_none_or(has)
+}
+
+fn tag_of(address: &Address) -> Option<&[u8]> {
+    match &address.image {
+        ImageName::Named(_, tag) => tag.as_deref().map(OsStrExt::as_bytes),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@
 mod address;
 mod append;
 mod check;
+mod check_images;
 mod compare;
 mod container;
 mod container_image;
@@ -29,16 +30,17 @@ use std::path::Path;
 
 pub use ::btrfs::{ChecksumType, CreateSummary as BtrfsSummary, NewSubvolume, Profile, Rule};
 pub use ::erofs::{ErofsSummary, Kernel};
-pub use ::oci::Platform;
+pub use ::oci::{Digest, Platform, WrittenImage};
 pub use ::sendstream::Version;
 pub use ::squashfs::{CreateSummary as SquashfsSummary, Fragments, flags as squashfs_flags};
-pub use address::{Address, is_same_file};
+pub use address::{Address, ImageDestination, is_same_file};
 pub use check::{ArchiveCheck, check, check_archive};
+pub use check_images::{ImagesCheck, check_images};
 pub use container::{Container, ImageRange, check_devices, known_content};
 pub use container_image::ContainerImage;
 pub use copy::{
-    CopyJob, CopyLoss, CopyNote, CopyOptions, CopySummary, Format, LossReason, StreamOptions,
-    Unpreserved, copy, copy_to, subvolume_name,
+    CopyJob, CopyLoss, CopyNote, CopyOptions, CopySummary, Format, ImageOptions, LossReason,
+    StreamOptions, Unpreserved, copy, copy_to, subvolume_name,
 };
 pub use error::{Error, Result};
 pub use input::Input;

@@ -169,9 +169,16 @@ impl SourceTree {
             self.notes.extend(other.notes);
             self.lost.extend(other.lost);
         }
+        // A copy takes its configuration over.
+        let is_image = matches!(self.format, SourceFormat::Image(_));
+        let format = if is_image {
+            self.format
+        } else {
+            SourceFormat::Other
+        };
         SourceTree {
             tree,
-            format: SourceFormat::Other,
+            format,
             ..self
         }
     }

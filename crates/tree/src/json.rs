@@ -9,7 +9,7 @@
     )
 )]
 
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Display, Write as _};
 
 use crate::{Time, base64};
 
@@ -122,6 +122,11 @@ impl Object {
         self.list_of(key, texts, Object::push_text)
     }
 
+    /// Adds a value that was parsed.
+    pub fn json(self, key: &str, value: &Json) -> Object {
+        self.raw(key, value)
+    }
+
     /// The object, without a line feed.
     pub fn line(mut self) -> String {
         self.0.push('}');
@@ -163,23 +168,28 @@ impl Object {
     }
 
     fn push_text(&mut self, text: &str) {
-        let to = &mut self.0;
-        to.push('"');
-        for letter in text.chars() {
-            match letter {
-                '"' => to.push_str("\\\""),
-                '\\' => to.push_str("\\\\"),
-                '\n' => to.push_str("\\n"),
-                '\t' => to.push_str("\\t"),
-                // No escaped character needs a surrogate pair.
-                _ if letter.is_control() || is_invisible(letter) => {
-                    let _ = write!(to, "\\u{:04x}", u32::from(letter));
-                }
-                _ => to.push(letter),
-            }
-        }
-        to.push('"');
+        // Writing to a string cannot fail.
+        let _ = write_text(&mut self.0, text);
     }
+}
+
+/// Writes a string with its quotes.
+fn write_text(to: &mut impl fmt::Write, text: &str) -> fmt::Result {
+    to.write_char('"')?;
+    for letter in text.chars() {
+        match letter {
+            '"' => to.write_str("\\\"")?,
+            '\\' => to.write_str("\\\\")?,
+            '\n' => to.write_str("\\n")?,
+            '\t' => to.write_str("\\t")?,
+            // No escaped character needs a surrogate pair.
+            _ if letter.is_control() || is_invisible(letter) => {
+                write!(to, "\\u{:04x}", u32::from(letter))?;
+            }
+            _ => to.write_char(letter)?,
+        }
+    }
+    to.write_char('"')
 }
 
 /// Whether a letter changes how others look, but cannot be seen itself: zero-width characters, line
@@ -202,8 +212,38 @@ pub enum Json {
     List(Vec<Json>),
     /// An object, in the order of the text.
     Object(Vec<(String, Json)>),
-    /// `null`, a boolean, or a number that is no unsigned integer of 64 bits.
-    Other,
+    /// `null`, a boolean, or a number that is no unsigned integer of 64 bits: the word of the text.
+    Other(Box<str>),
+}
+
+/// The value in one line, with the fields of objects in their order.
+impl Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Json::Number(number) => write!(f, "{number}"),
+            Json::Text(text) => write_text(f, text),
+            Json::List(values) => {
+                for (comma, value) in separators('[').zip(values) {
+                    write!(f, "{comma}{value}")?;
+                }
+                f.write_str(if values.is_empty() { "[]" } else { "]" })
+            }
+            Json::Object(fields) => {
+                for (comma, (key, value)) in separators('{').zip(fields) {
+                    f.write_char(comma)?;
+                    write_text(f, key)?;
+                    write!(f, ":{value}")?;
+                }
+                f.write_str(if fields.is_empty() { "{}" } else { "}" })
+            }
+            Json::Other(word) => f.write_str(word),
+        }
+    }
+}
+
+/// The bracket before the first item, and the commas before the others.
+fn separators(bracket: char) -> impl Iterator<Item = char> {
+    std::iter::once(bracket).chain(std::iter::repeat(','))
 }
 
 impl Json {
@@ -220,6 +260,16 @@ impl Json {
         match self {
             Json::Object(fields) => fields.iter().rfind(|(key, _)| key == name).map(|it| &it.1),
             _ => None,
+        }
+    }
+
+    /// Sets a field of an object. Other values stay as they are.
+    pub fn set(&mut self, name: &str, value: Json) {
+        if let Json::Object(fields) = self {
+            match fields.iter_mut().rfind(|(key, _)| key == name) {
+                Some(field) => field.1 = value,
+                None => fields.push((name.to_owned(), value)),
+            }
         }
     }
 
@@ -314,7 +364,7 @@ fn parse_items(
 /// A value without brackets and quotes.
 fn parse_word(word: &str) -> Option<Json> {
     if matches!(word, "null" | "true" | "false") {
-        return Some(Json::Other);
+        return Some(Json::Other(word.into()));
     }
     let digits = word.strip_prefix('-').unwrap_or(word);
     let leads = digits.bytes().take(2);
@@ -330,7 +380,7 @@ fn parse_word(word: &str) -> Option<Json> {
     // Other numbers may be wrong within, which the standard library finds.
     match word.parse() {
         Ok(number) => Some(Json::Number(number)),
-        Err(_) => word.parse::<f64>().ok().map(|_| Json::Other),
+        Err(_) => (word.parse::<f64>().ok()).map(|_| Json::Other(word.into())),
     }
 }
 
@@ -388,6 +438,14 @@ mod tests {
     }
 
     #[test]
+    fn fields_are_replaced_in_their_place() {
+        let mut object = Json::parse(br#"{"a":1,"b":2}"#).unwrap();
+        object.set("a", text("x"));
+        object.set("c", Json::List(vec![Json::Number(3)]));
+        assert_eq!(object.to_string(), r#"{"a":"x","b":2,"c":[3]}"#);
+    }
+
+    #[test]
     fn values_are_parsed_as_others_write_them() {
         let parsed = Json::parse(
             b" { \"a\" : 18446744073709551615 , \"b\":\"\\u00e9\\ud83d\\ude00\\n\\/\\\"\",
@@ -397,18 +455,23 @@ mod tests {
         assert_eq!(parsed.field("a"), Some(&Json::Number(7)));
         assert_eq!(parsed.text("b"), Some("\u{e9}\u{1f600}\n/\""));
         let (list, object) = (Json::List(Vec::new()), Json::Object(Vec::new()));
-        let other = || Json::Other;
+        let other = |word: &str| Json::Other(word.into());
         let values = [
             Json::Number(0),
-            other(),
-            other(),
-            other(),
-            other(),
+            other("-1"),
+            other("1.5e3"),
+            other("true"),
+            other("null"),
             list,
             object,
         ];
         assert_eq!(parsed.list("c"), values);
-        assert_eq!(Json::parse(b"18446744073709551616"), Some(Json::Other));
+        let line =
+            r#"{"a":18446744073709551615,"b":"é😀\n/\"","c":[0,-1,1.5e3,true,null,[],{}],"a":7}"#;
+        assert_eq!(parsed.to_string(), line);
+        assert_eq!(Json::parse(line.as_bytes()), Some(parsed));
+        let large = "18446744073709551616";
+        assert_eq!(Json::parse(large.as_bytes()), Some(other(large)));
         for bad in [
             "",
             "{",

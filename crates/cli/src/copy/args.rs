@@ -1,6 +1,8 @@
 //! The arguments of `restow copy`.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -9,28 +11,39 @@ use clap::builder::{PathBufValueParser, PossibleValue, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
 use codec::{Packer, Wrapper};
-use restow::{CopyOptions, Format, Version, subvolume_name};
+use restow::{Address, CopyOptions, Format, Version, subvolume_name};
 use tree::OutputPath;
+use tree::json::Json;
 
 use crate::options::{
     BtrfsArgs, DirectoryArgs, EditArgs, ErofsArgs, ImageArgs, RescueArgs, SOURCE_HELP,
-    SOURCE_LONG_HELP, SourceArgs, SquashfsArgs, StreamArgs, ThreadArgs, bytes, open_options,
+    SOURCE_LONG_HELP, SourceArgs, SquashfsArgs, StreamArgs, ThreadArgs, bytes, epoch, open_options,
 };
 use crate::stream::settings;
+use crate::text;
+
+/// Maximum size of a configuration: registries accept 4 MiB.
+const CONFIG_BYTES_MAX: u64 = 4 << 20;
+
+const BASE_HELP: &str = "\
+Replay this send stream first (repeatable): an incremental stream needs its parent. To write a container image: put a \
+layer with the differences on those of this one, as in oci:DIR:NAME";
 
 /// Copy a file tree into another container
 ///
 /// The format of SRC is detected from its content. The format of DST follows from its name: `.tar`
 /// and `-` are tar archives, `.tar.gz` (`.tgz`), `.tar.xz` (`.txz`) and `.tar.zst` (`.tzst`)
 /// compressed ones; `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a
-/// btrfs image; `.erofs` is an EROFS image; `.stream` and `.send` are btrfs send streams; a name
-/// without an ending is a directory, and other endings are refused. `--to` overrides this. If DST
-/// is an existing directory, it must be empty, or `--merge` or `--replace` must decide about its
-/// contents. DST appears under its final name only when it is complete and on disk: an error or
-/// Ctrl-C leaves nothing behind. Only a block device is written in place. After `kill -9` or a
-/// power failure, a name like `.DST.restow-PID-N.tmp` can be left beside DST, or
-/// `..restow-PID-N.tmp` in it with `--merge`; the next copy to the same DST removes it.
+/// btrfs image; `.erofs` is an EROFS image; `.stream` and `.send` are btrfs send streams;
+/// `oci:DIR[:NAME]` and `oci-archive:FILE[:NAME]` are container images; a name without an ending
+/// is a directory, and other endings are refused. `--to` overrides this. If DST is an existing
+/// directory, it must be empty, or `--merge` or `--replace` must decide about its contents; that
+/// of container images may have others. DST appears under its final name only when it is complete
+/// and on disk: an error or Ctrl-C leaves nothing behind. Only a block device is written in place.
+/// After `kill -9` or a power failure, a name like `.DST.restow-PID-N.tmp` can be left beside DST,
+/// or `..restow-PID-N.tmp` in it with `--merge`; the next copy to the same DST removes it.
 #[derive(Debug, Args)]
+#[command(mut_arg("base", |it| it.value_name("STREAM|IMAGE").help(BASE_HELP).long_help(BASE_HELP)))]
 #[command(after_help = "\
 Examples:
   restow copy src src.tar                        directory to tar
@@ -48,6 +61,9 @@ Examples:
   restow copy src src.stream                     directory to btrfs send stream
   restow copy src.squashfs dst etc 'usr/*/bin'   selected files
   restow copy --with b=opt/b a both.tar          two directories, the second in opt/b
+  restow copy src oci:images:app                 directory to container image, one layer
+  restow copy --base oci:images:base new oci:images:next
+                                                 a layer with the differences, on those of base
   restow copy --to file src.tar fstab.bak snapshot/etc/fstab
                                                  one file, with its mode and times
   restow copy --exclude '... *.o' --all-root src src.tar
@@ -165,6 +181,11 @@ pub(crate) struct Copy {
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
 
+    /// Take the configuration of a container image from FILE, as `skopeo inspect --config` prints
+    /// one: environment, command, labels, platform [default: that of --base, or of SRC]
+    #[arg(long, value_name = "FILE", help_heading = "Container images")]
+    config: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 }
@@ -192,7 +213,7 @@ pub(crate) struct DestinationFormat(Format);
 
 impl ValueEnum for DestinationFormat {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [DestinationFormat; 10] = [
+        const ALL: [DestinationFormat; 12] = [
             DestinationFormat(Format::Dir),
             DestinationFormat(Format::File),
             DestinationFormat(Format::Tar),
@@ -203,6 +224,8 @@ impl ValueEnum for DestinationFormat {
             DestinationFormat(Format::Btrfs),
             DestinationFormat(Format::Erofs),
             DestinationFormat(Format::Stream),
+            DestinationFormat(Format::Oci),
+            DestinationFormat(Format::OciArchive),
         ];
         &ALL
     }
@@ -222,6 +245,14 @@ impl ValueEnum for DestinationFormat {
             Format::Btrfs => ("btrfs", "A btrfs image"),
             Format::Erofs => ("erofs", "An EROFS image"),
             Format::Stream => ("stream", "A btrfs send stream"),
+            Format::Oci => (
+                "oci",
+                "A container image in an OCI layout: DST is DIR[:NAME]",
+            ),
+            Format::OciArchive => (
+                "oci-archive",
+                "A container image in a tar archive of an OCI layout: DST is FILE[:NAME]",
+            ),
         };
         let value = PossibleValue::new(name).help(help);
         Some(match self.0 {
@@ -239,12 +270,22 @@ impl Copy {
         self.to.map(|format| format.0)
     }
 
-    /// The options of the source, with those for damaged ones.
+    /// The options of the source, with those for damaged ones, and without those of a container
+    /// image as DST.
     pub(crate) fn source(&self) -> SourceArgs {
-        SourceArgs {
+        let mut source = SourceArgs {
             skip_damaged: self.rescue.skips(),
             ..self.source.clone()
+        };
+        source.base.retain(|base| !is_image(base));
+        if self.writes_image() && !is_image(&self.src) {
+            source.platform = None;
         }
+        source
+    }
+
+    fn writes_image(&self) -> bool {
+        Format::of(&self.dst, self.format()).is_ok_and(Format::is_container_image)
     }
 
     /// The options for the library.
@@ -279,12 +320,46 @@ impl Copy {
                 self.erofs.set(&self.image, shared, &mut options)?;
             }
             Format::Stream => self.set_stream(&mut options)?,
+            Format::Oci | Format::OciArchive => self.set_image(&mut options)?,
             Format::TarGz | Format::TarXz | Format::TarZst => {
                 options.level = level(format.wrapper(), self.image.compress.as_deref())?;
             }
             Format::Tar | Format::Dir | Format::File => {}
         }
         Ok(options)
+    }
+
+    fn set_image(&self, options: &mut CopyOptions) -> Result<()> {
+        options.epoch = epoch()?;
+        let compress = self.image.compress.as_deref();
+        let image = &mut options.image;
+        image.wrapper = match compress.map(|words| words.split(':').next()) {
+            None | Some(Some("zstd")) => Some(Wrapper::Zstd),
+            Some(Some("gzip")) => Some(Wrapper::Gzip),
+            Some(Some("none")) => None,
+            _ => bail!("--compress: layers of container images take zstd, gzip or none"),
+        };
+        options.level = level(image.wrapper, compress)?;
+        image.platform.clone_from(&self.source.platform);
+        let bases: Vec<&PathBuf> = self.source.base.iter().filter(|it| is_image(it)).collect();
+        image.base = match bases[..] {
+            [] => None,
+            [base] => Some(base.clone()),
+            _ => bail!("--base: a container image is put on one other"),
+        };
+        if let Some(file) = &self.config {
+            let reading = || format!("--config {}", text::of_host_path(file, "-"));
+            let mut bytes = Vec::new();
+            let opened = File::open(file).with_context(reading)?;
+            let read = opened.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes);
+            read.with_context(reading)?;
+            let config = Json::parse(&bytes).filter(|it| matches!(it, Json::Object(_)));
+            if config.is_none() || bytes.len() as u64 > CONFIG_BYTES_MAX {
+                bail!("{}: must be a JSON object of at most 4 MiB", reading());
+            }
+            image.config = config;
+        }
+        Ok(())
     }
 
     fn set_stream(&self, options: &mut CopyOptions) -> Result<()> {
@@ -306,6 +381,11 @@ impl Copy {
         stream.version = self.stream.proto.unwrap_or(stream.version);
         Ok(())
     }
+}
+
+/// Whether an address names a container image by a word.
+fn is_image(address: &Path) -> bool {
+    Address::of(address).is_ok_and(|address| address.is_container_image())
 }
 
 /// The level that `--compress` gives for an archive that is compressed as a whole: `zstd:19` or
@@ -334,7 +414,7 @@ fn level(wrapper: Option<Wrapper>, compress: Option<&str>) -> Result<Option<u8>>
 
 /// The headings of options for some formats of the destination only, and these formats. Options
 /// without a heading, and those of sources, apply to all.
-const HEADINGS: [(&str, &[Format]); 6] = [
+const HEADINGS: [(&str, &[Format]); 7] = [
     ("Directories", &[Format::Dir, Format::File]),
     (
         "SquashFS, btrfs and EROFS images",
@@ -344,6 +424,7 @@ const HEADINGS: [(&str, &[Format]); 6] = [
     ("btrfs images", &[Format::Btrfs]),
     ("EROFS images", &[Format::Erofs]),
     ("btrfs send streams", &[Format::Stream]),
+    ("Container images", &[Format::Oci, Format::OciArchive]),
 ];
 
 /// Options below the heading of another format that apply to send streams, and to EROFS images.
@@ -387,7 +468,7 @@ pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, format: Format) -> 
         }
         let is_shared = format == Format::Stream && OF_STREAMS.contains(&id)
             || format == Format::Erofs && OF_EROFS.contains(&id)
-            || format.wrapper().is_some() && id == "compress";
+            || (format.wrapper().is_some() || format.is_container_image()) && id == "compress";
         let is_other = known.is_some_and(|(_, formats)| !formats.contains(&format))
             || format == Format::Erofs && NOT_OF_EROFS.contains(&id);
         if !is_shared && is_other {

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use restow::Format;
+use restow::{Format, ImageDestination};
 use tree::OutputPath;
 use tree::extract::Existing;
 
@@ -28,7 +28,12 @@ pub(crate) fn refuse_before_reading(
     args: &Copy,
     format: Format,
 ) -> Result<()> {
-    let (dst, overwrite) = (&*args.dst, args.overwrite);
+    let place = format
+        .is_container_image()
+        .then(|| ImageDestination::of(&args.dst));
+    let place = place.transpose()?;
+    let dst = place.as_ref().map_or(&*args.dst, |place| &place.path);
+    let overwrite = args.overwrite;
     if dst == Path::new("-") {
         if io::stdout().is_terminal() {
             bail!("standard output is a terminal; name a file, or pipe it into a program");
@@ -59,6 +64,12 @@ pub(crate) fn refuse_before_reading(
     let is_entry = matches!(format, Format::Dir | Format::File);
     if format == Format::Dir && dst.is_dir() {
         return refuse_directory(sources, dst, args.directory.existing(overwrite));
+    }
+    if format == Format::Oci {
+        if !dst.is_dir() {
+            bail!("{name} is not a directory, as a layout of container images is");
+        }
+        return Ok(());
     }
     if dst.is_dir() {
         bail!("{name} is a directory, and {} is a file", format.noun());

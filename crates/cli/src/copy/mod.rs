@@ -315,6 +315,9 @@ fn report(
     }
     if !args.quiet {
         words.notes.iter().for_each(|note| tell(note));
+        if let Some(image) = &summary.image {
+            tell(&format!("image {}", image.manifest));
+        }
         let CopySummary {
             files,
             read_bytes,
@@ -332,6 +335,8 @@ fn report(
             | Format::TarGz
             | Format::TarXz
             | Format::TarZst
+            | Format::Oci
+            | Format::OciArchive
                 if stored > 0 =>
             {
                 format!(", ratio {:.3}", read_bytes as f64 / stored as f64)
@@ -385,6 +390,14 @@ fn object(
         .number("written_bytes", summary.written_bytes)
         .object("kept", kept)
         .fraction("seconds", seconds);
+    let object = match &summary.image {
+        Some(image) => {
+            let digests = Object::new().text("digest", &image.manifest.to_string());
+            let digests = digests.text("layer", &image.layer.to_string());
+            object.object("image", digests)
+        }
+        None => object,
+    };
     let object = match peak_memory() {
         Some(bytes) => object.number("peak_memory_bytes", bytes),
         None => object,

@@ -65,6 +65,13 @@ impl CopyWords {
                     let words = format!("{name}: not copied: tar archives cannot hold sockets");
                     losses.push((path.clone(), words));
                 }
+                Unpreserved::Whiteout(path) => {
+                    let name = source.path_name(path);
+                    let words = format!(
+                        "{name}: not copied: names with .wh. hide files in container images"
+                    );
+                    losses.push((path.clone(), words));
+                }
                 Unpreserved::Host(unrestored) => {
                     for (file, words) in of_unrestored(unrestored, in_dst) {
                         match file {

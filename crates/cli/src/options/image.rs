@@ -25,6 +25,8 @@ pub(crate) struct ImageArgs {
     /// .tar.gz: gzip:1 to gzip:12 [default: gzip:6]; .tar.xz: xz:0 to xz:9 [default: xz:6];
     /// .tar.zst: zstd:1 to zstd:22 [default: zstd:3]. A .tar.zst has a seek table.
     ///
+    /// Layers of container images: as .tar.zst, gzip:1 to gzip:12, or none.
+    ///
     /// btrfs send streams: zstd:-15 to zstd:22, zlib:1 to zlib:9, lzo:1 to lzo:9, or none [default:
     /// as the source stores it].
     #[arg(long, value_name = "CODEC")]

@@ -36,7 +36,7 @@ const COMMANDS: [&str; 20] = [
 ];
 
 /// Stand-ins for what examples call besides restow: name and script.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     // Runs what it would run on the host, here.
     ("ssh", "#!/bin/sh\nmkdir -p dst && exec sh -c \"$2\"\n"),
     ("curl", "#!/bin/sh\nexec cat \"$FIXTURE/src.tar\"\n"),
@@ -52,6 +52,12 @@ const PROGRAMS: [(&str, &str); 8] = [
          exit 1\n",
     ),
     ("borg", "#!/bin/sh\nexec restow stream verify -q -\n"),
+    // What it would fetch is there, and what it would send must be.
+    (
+        "skopeo",
+        "#!/bin/sh\nfor place in \"$2\" \"$3\"; do\n\
+         case $place in oci:*) restow check -q \"$place\" || exit 1 ;; esac\ndone\n",
+    ),
     ("syft", "#!/bin/sh\nexec tar -tf \"${2#file:}\"\n"),
     ("btrfs", "#!/bin/sh\nexec cat \"$FIXTURE/monday.stream\"\n"),
     (
@@ -203,6 +209,8 @@ fn make_fixture(dir: &Path) -> Option<()> {
             copy("src", target, &[]);
         }
     }
+    copy("src", "oci:images:base", &[]);
+    fs::write(dir.join("config.json"), "{}").unwrap();
     // Whatever was compared with the tree that it was made of.
     for tree in ["photos", "restored", "rootfs", "old", "new", "a", "b"] {
         fs::remove_dir_all(dir.join(tree)).unwrap();

@@ -24,6 +24,7 @@ mod mount; // mounts of every container, compared with the tree and with mounts 
 mod mount_points; // directories with mount points
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents
 mod oci; // container images
+mod oci_write; // container images, written
 mod overwrite; // files, links, devices and streams that are written over
 mod packed; // compressed archives
 mod partitions; // images in partitions of disk images

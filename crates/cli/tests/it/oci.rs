@@ -166,11 +166,6 @@ fn one_of_several_images_is_named() {
             "open oci:none:a: no such file or directory",
         ),
         (
-            "copy l oci:new",
-            "is a container image, which restow does not write",
-        ),
-        ("check oci:l", "a container image"),
-        (
             "stream info oci:l",
             "a container image, which is read as a tree of files only",
         ),
@@ -300,7 +295,7 @@ fn layers_are_merged_as_by_buildah() {
     }
 }
 
-fn in_dir(tool: &Tool, dir: &Path) -> std::process::Command {
+pub(super) fn in_dir(tool: &Tool, dir: &Path) -> std::process::Command {
     let mut command = tool.command();
     command.current_dir(dir);
     command

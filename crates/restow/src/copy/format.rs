@@ -8,7 +8,7 @@ use std::path::Path;
 use codec::Wrapper;
 use tree::OutputPath;
 
-use crate::address::Address;
+use crate::address::{Address, ImageStore};
 use crate::error::refuse;
 use crate::{Result, text};
 
@@ -35,6 +35,10 @@ pub enum Format {
     Erofs,
     /// A btrfs send stream.
     Stream,
+    /// A container image in an OCI layout, a directory.
+    Oci,
+    /// A container image in an archive of an OCI layout.
+    OciArchive,
 }
 
 impl Format {
@@ -43,9 +47,19 @@ impl Format {
     /// # Errors
     /// restow cannot write that format, or not to standard output.
     pub fn of(dst: &Path, chosen: Option<Format>) -> Result<Format> {
-        Address::refuse_remote_destination(dst)?;
-        let format = match chosen {
-            Some(format) => format,
+        let store = image_store(dst)?;
+        if store.is_none() {
+            Address::refuse_remote_destination(dst)?;
+        }
+        let format = match chosen.or(store) {
+            Some(format) if store.is_none_or(|store| store == format) => format,
+            Some(format) => {
+                let name = text::of_host_path(dst, "-");
+                refuse!(
+                    "{name} is a container image, not {}; ./{name} is a file",
+                    format.noun()
+                )
+            }
             None if is_stream(dst) => Format::Tar,
             None => format_of_name(dst)?,
         };
@@ -65,7 +79,9 @@ impl Format {
             | Format::Squashfs
             | Format::Btrfs
             | Format::Erofs
-            | Format::Stream => None,
+            | Format::Stream
+            | Format::Oci
+            | Format::OciArchive => None,
         }
     }
 
@@ -73,7 +89,13 @@ impl Format {
     pub fn is_sequential(self) -> bool {
         !matches!(
             self,
-            Format::Dir | Format::File | Format::Squashfs | Format::Btrfs | Format::Erofs
+            Format::Dir
+                | Format::File
+                | Format::Squashfs
+                | Format::Btrfs
+                | Format::Erofs
+                | Format::Oci
+                | Format::OciArchive
         )
     }
 
@@ -87,7 +109,13 @@ impl Format {
             Format::Btrfs => "a btrfs image",
             Format::Erofs => "an EROFS image",
             Format::Stream => "a btrfs send stream",
+            Format::Oci | Format::OciArchive => "a container image",
         }
+    }
+
+    /// Whether it is a container image.
+    pub fn is_container_image(self) -> bool {
+        matches!(self, Format::Oci | Format::OciArchive)
     }
 }
 
@@ -105,12 +133,32 @@ fn refuse_stream(format: Format, dst: &Path) -> Result<()> {
     match format {
         Format::File => refuse!("`restow cat` prints a file to standard output"),
         Format::Dir => refuse!("a directory cannot be written to {name}"),
-        Format::Squashfs | Format::Btrfs | Format::Erofs => refuse!(
-            "{} is not written sequentially and cannot go to {name}",
-            format.noun()
-        ),
+        Format::Squashfs | Format::Btrfs | Format::Erofs | Format::Oci | Format::OciArchive => {
+            refuse!(
+                "{} is not written sequentially and cannot go to {name}",
+                format.noun()
+            )
+        }
         _ => Ok(()),
     }
+}
+
+/// The format that the word at the beginning of a destination says.
+///
+/// # Errors
+/// It is one that restow does not write.
+fn image_store(dst: &Path) -> Result<Option<Format>> {
+    Ok(match ImageStore::of(dst.as_os_str().as_bytes()) {
+        None => None,
+        Some((ImageStore::OciDir, _)) => Some(Format::Oci),
+        Some((ImageStore::OciArchive, _)) => Some(Format::OciArchive),
+        Some((ImageStore::DockerArchive, _)) => {
+            let name = text::of_host_path(dst, "-");
+            refuse!(
+                "restow does not write archives of `docker save`: write oci:DIR with --compress gzip, and `skopeo copy oci:DIR {name}` makes one"
+            )
+        }
+    })
 }
 
 fn format_of_name(path: &Path) -> Result<Format> {
@@ -200,9 +248,20 @@ mod tests {
             ("linux-6.18", Format::Dir),
             ("conf.d", Format::Dir),
             ("a.sqsh/", Format::Dir),
+            ("oci:a.tar", Format::Oci),
+            ("oci-archive:a:b", Format::OciArchive),
         ] {
             assert_eq!(Format::of(Path::new(name), None).unwrap(), kind, "{name}");
         }
+        let other = Format::of(Path::new("oci:a"), Some(Format::Tar)).unwrap_err();
+        let words = "oci:a is a container image, not a tar archive; ./oci:a is a file";
+        assert_eq!(other.to_string(), words);
+        let docker = Format::of(Path::new("docker-archive:a"), None).unwrap_err();
+        assert!(
+            docker
+                .to_string()
+                .contains("`skopeo copy oci:DIR docker-archive:a`")
+        );
         for (name, words) in [
             (
                 "x.sqsh",

@@ -14,7 +14,7 @@ use super::format::{Format, is_stream};
 use super::options::CopyOptions;
 use super::summary::{CopyLoss, LossReason};
 use crate::error::During;
-use crate::{Error, Result, SourceTree, text};
+use crate::{Error, ImageDestination, Result, SourceTree, text};
 
 /// A copy whose source is listed, before anything is written.
 pub struct CopyJob<'a> {
@@ -46,16 +46,21 @@ impl<'a> CopyJob<'a> {
         options: &CopyOptions,
         run: impl FnOnce(&CopyJob<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        let place = format
+            .is_container_image()
+            .then(|| ImageDestination::of(dst));
+        let place = place.transpose()?;
+        let file = place.as_ref().map_or(dst, |place| &place.path);
         let create = || {
             if dst == Path::new("-") {
                 return Ok(Output::standard()?);
             }
             if options.in_place {
-                return Output::in_place(dst);
+                return Output::in_place(file);
             }
-            Output::create(dst, options.overwrite)
+            Output::create(file, options.overwrite)
         };
-        let there = fs::metadata(dst).ok().filter(fs::Metadata::is_file);
+        let there = fs::metadata(file).ok().filter(fs::Metadata::is_file);
         let names = there.map_or(1, |there| there.nlink());
         let is_replaced = format != Format::Dir && !is_stream(dst) && !options.in_place;
         let other_names = if is_replaced {
@@ -92,6 +97,9 @@ impl<'a> CopyJob<'a> {
         }
         if options.whole_seconds {
             inventory.drop_nanoseconds();
+        }
+        if let Some(epoch) = options.epoch.filter(|_| format.is_container_image()) {
+            inventory.limit_mtimes(epoch);
         }
         let mut required = selections.iter().filter(|it| !it.optional);
         let unmatched = required.find_map(|it| it.only.unmatched().next());

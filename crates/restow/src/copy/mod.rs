@@ -4,7 +4,9 @@ mod btrfs;
 mod directory;
 mod erofs;
 mod format;
+mod image;
 mod job;
+mod layer;
 mod options;
 mod packed;
 mod reuse;
@@ -22,7 +24,7 @@ use crate::{Error, Result, SourceTree};
 
 pub use format::Format;
 pub use job::CopyJob;
-pub use options::{CopyOptions, StreamOptions};
+pub use options::{CopyOptions, ImageOptions, StreamOptions};
 pub use stream::subvolume_name;
 pub use summary::{CopyLoss, CopyNote, CopySummary, LossReason, Unpreserved};
 
@@ -57,7 +59,7 @@ pub fn copy_to(
     options: &CopyOptions,
     progress: &dyn Progress,
 ) -> Result<CopySummary> {
-    if matches!(format, Format::Dir | Format::File) {
+    if matches!(format, Format::Dir | Format::File | Format::Oci) {
         refuse!("{} is no output", format.noun());
     }
     // The name of the output in errors, and of the subvolume of a stream without another name.
@@ -89,6 +91,7 @@ impl CopyJob<'_> {
             Format::Btrfs => btrfs::write(self, progress, warn),
             Format::Erofs => erofs::write(self, progress),
             Format::Stream => stream::write(self, progress),
+            Format::Oci | Format::OciArchive => image::write(self, progress),
         }?;
         if self.other_names > 0 {
             summary.notes.push(CopyNote::OtherNames(self.other_names));
@@ -117,7 +120,9 @@ impl SourceTree {
             | Format::Tar
             | Format::TarGz
             | Format::TarXz
-            | Format::TarZst => HostTimes::Modification,
+            | Format::TarZst
+            | Format::Oci
+            | Format::OciArchive => HostTimes::Modification,
             _ => HostTimes::default(),
         };
         if times != HostTimes::default() || options.accept_changed {

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use btrfs::NewSubvolume;
-use codec::Settings;
+use codec::{Settings, Wrapper};
+use oci::Platform;
 use sendstream::Version;
 use tree::edit::Priorities;
 use tree::extract::Existing;
+use tree::json::Json;
 use tree::{
     FileAttributes, FileId, FileKind, HostTimes, Inventory, Limits, Parallel, Verify, setters,
 };
@@ -81,6 +83,8 @@ pub struct CopyOptions {
     pub attributes: Vec<(Vec<u8>, FileAttributes)>,
     /// Send streams: the options of the format.
     pub stream: StreamOptions,
+    /// Container images: the options of the format.
+    pub image: ImageOptions,
     /// The directory for unnamed files with the content of an archive that is reused.
     pub spool_dir: PathBuf,
 }
@@ -100,6 +104,41 @@ pub struct StreamOptions {
     /// Encode all data.
     pub encode: Option<Settings>,
 }
+
+/// How a container image is written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ImageOptions {
+    /// The image on whose layers a layer of the differences is put: its address, as `oci:DIR:NAME`.
+    pub base: Option<PathBuf>,
+    /// The configuration that is taken over, but for the layers; by default that of the base, or of
+    /// a source that is a container image.
+    pub config: Option<Json>,
+    /// The platform, if there is no configuration, and that of the base, if it has several; by
+    /// default this machine's.
+    pub platform: Option<Platform>,
+    /// The compression of the layer: gzip, zstd, or none. Zstd gets a seek table. The level is
+    /// [`CopyOptions::level`].
+    pub wrapper: Option<Wrapper>,
+}
+
+impl Default for ImageOptions {
+    fn default() -> Self {
+        ImageOptions {
+            base: None,
+            config: None,
+            platform: None,
+            wrapper: Some(Wrapper::Zstd),
+        }
+    }
+}
+
+setters!(ImageOptions {
+    base: Option<PathBuf>,
+    config: Option<Json>,
+    platform: Option<Platform>,
+    wrapper: Option<Wrapper>,
+});
 
 impl Default for CopyOptions {
     fn default() -> Self {
@@ -133,6 +172,7 @@ impl Default for CopyOptions {
             subvolumes: Vec::new(),
             attributes: Vec::new(),
             stream: StreamOptions::default(),
+            image: ImageOptions::default(),
             spool_dir: "/var/tmp".into(),
         }
     }
@@ -168,6 +208,7 @@ setters!(CopyOptions {
     subvolumes: Vec<NewSubvolume>,
     attributes: Vec<(Vec<u8>, FileAttributes)>,
     stream: StreamOptions,
+    image: ImageOptions,
     spool_dir: impl Into<PathBuf>,
 });
 

@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use codec::{Packer, SeekTable, Wrapper};
-use tree::{Error, Output, Parallel, ordered};
+use tree::{Error, Parallel, ordered};
 
 /// How an archive is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Packing {
     pub(super) fn write<T: Send>(
         self,
         parallel: Parallel,
-        output: &mut Output,
+        output: &mut dyn Write,
         fill: impl FnOnce(&mut dyn Write) -> tree::Result<T> + Send,
     ) -> tree::Result<(T, u64)> {
         let (content, mut to_pack) = io::pipe()?;
@@ -49,7 +49,7 @@ impl Packing {
         self,
         parallel: Parallel,
         content: PipeReader,
-        output: &mut Output,
+        output: &mut dyn Write,
     ) -> tree::Result<u64> {
         let other = |error: codec::Error| Error::Io(io::Error::other(error));
         let mut table = SeekTable::default();

@@ -33,6 +33,8 @@ pub struct CopySummary {
     pub erofs: Option<::erofs::ErofsSummary>,
     /// The same of a btrfs image.
     pub btrfs: Option<::btrfs::CreateSummary>,
+    /// The digests of a container image.
+    pub image: Option<::oci::WrittenImage>,
 }
 
 /// A file that is not in the output, or not as it was.
@@ -88,6 +90,8 @@ pub enum Unpreserved {
     Links(Vec<u8>),
     /// A socket, which is not copied.
     Socket(Vec<u8>),
+    /// A name that hides files in container images, and so is not copied.
+    Whiteout(Vec<u8>),
     /// Properties that this machine refused.
     Host(Unrestored),
 }

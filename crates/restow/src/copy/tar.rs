@@ -28,13 +28,22 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
             Packing { wrapper, level }.write(parallel, &mut output, fill)
         }
     };
-    let (summary, written_bytes) = job.finish(written, output)?;
+    let (written, bytes) = job.finish(written, output)?;
+    Ok(summary(job, written, bytes))
+}
+
+/// The result of an archive of so many bytes.
+pub(super) fn summary(
+    job: &CopyJob<'_>,
+    summary: tree::tar::Summary,
+    written_bytes: u64,
+) -> CopySummary {
     let mut losses = job.losses(summary.unreadable);
     losses.extend(summary.damaged.into_iter().map(|(path, error)| {
         let reason = LossReason::Reread(error);
         CopyLoss { path, reason }
     }));
-    Ok(CopySummary {
+    CopySummary {
         files: summary.entries,
         read_bytes: summary.content_bytes,
         written_bytes,
@@ -45,5 +54,5 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
             .map(Unpreserved::Socket)
             .collect(),
         ..CopySummary::default()
-    })
+    }
 }

@@ -249,6 +249,16 @@ impl OutputTarget for FileTarget {
         })
     }
 
+    fn rename(&mut self, name: &[u8]) -> io::Result<()> {
+        match &mut self.place {
+            FilePlace::Unnamed(to) | FilePlace::Named(to, _) => to.name = name.into(),
+            FilePlace::InPlace(_) | FilePlace::Device | FilePlace::Stream => {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+        }
+        Ok(())
+    }
+
     fn finish(self: Box<Self>) -> Result<()> {
         match linux::sync(&self.file) {
             // Pipes and terminals cannot be synced.
@@ -408,6 +418,21 @@ mod tests {
         assert_eq!(fs::read(dir.join("out")).unwrap(), b"content");
         named(&dir, true).commit().unwrap();
         assert_eq!(names(&dir), 1);
+    }
+
+    #[test]
+    fn a_file_may_get_another_name_than_it_began_with() {
+        let dir = TempDir::new();
+        for mut output in [
+            named(&dir, true),
+            Output::replace(&dir.join("out")).unwrap(),
+        ] {
+            output.rename(b"digest").unwrap();
+            output.commit().unwrap();
+            assert!(dir.join("digest").exists());
+            assert_eq!(names(&dir), 1);
+        }
+        assert!(Output::discarding().rename(b"digest").is_err());
     }
 
     #[test]

@@ -172,6 +172,15 @@ impl Output {
         self.0.set_len(bytes)
     }
 
+    /// Changes the name that a new file gets in its directory: for a file whose name follows from
+    /// its content.
+    ///
+    /// # Errors
+    /// The output is no new file.
+    pub fn rename(&mut self, name: &[u8]) -> io::Result<()> {
+        self.0.rename(name)
+    }
+
     /// Finishes: waits until everything is on the medium, then gives a regular file its name.
     ///
     /// # Errors

@@ -73,6 +73,15 @@ pub trait OutputTarget: ReadAt + Debug {
     /// The medium's error; a stream cannot be read back.
     fn reader(&self) -> io::Result<Arc<dyn ReadAt>>;
 
+    /// Changes the name that a new file gets in its directory.
+    ///
+    /// # Errors
+    /// A target that gets no name.
+    fn rename(&mut self, name: &[u8]) -> io::Result<()> {
+        let _ = name;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Finishes: waits until everything is on the medium, then makes the result appear in one step.
     ///
     /// # Errors

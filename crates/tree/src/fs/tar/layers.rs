@@ -27,7 +27,7 @@ const SYMLINKS_MAX: u32 = 40;
 const LINK_NAMES_MAX: usize = 256;
 
 /// The prefix of names that hide others.
-const WHITEOUT: &[u8] = b".wh.";
+pub(super) const WHITEOUT: &[u8] = b".wh.";
 /// The name that hides all files of lower layers in its directory.
 const OPAQUE: &[u8] = b".wh..wh..opq";
 

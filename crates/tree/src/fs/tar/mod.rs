@@ -19,7 +19,7 @@
 //!   between two members.
 //!
 //! The layers of a container image are archives, too, which [`Tar::open_layers`] merges by the
-//! rules of the OCI image specification.
+//! rules of the OCI image specification, and [`write_layer`] writes.
 
 mod acl;
 mod buffer;
@@ -31,6 +31,7 @@ mod pax;
 mod read;
 mod ustar;
 mod write;
+mod write_layer;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -46,6 +47,7 @@ use member::{InArchive, MemberContent, Sparse};
 pub use options::{Notes, TarOptions};
 
 pub use write::{Summary, write};
+pub use write_layer::{file_header, is_whiteout, write_layer};
 
 /// Extents that one call of [`FileSystem::extents`] gives.
 const EXTENTS_AT_ONCE: usize = 4096;

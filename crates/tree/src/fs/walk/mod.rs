@@ -346,6 +346,17 @@ impl<'t> Inventory<'t> {
         }
     }
 
+    /// Makes no modification time later than this one, in seconds since 1970.
+    pub fn limit_mtimes(&mut self, latest: i64) {
+        for file in 0..self.file_count() {
+            if self.record(FileId(file)).mtime_seconds >= latest {
+                self.change(file, |record| {
+                    (record.mtime_seconds, record.mtime_nanoseconds) = (latest, 0);
+                });
+            }
+        }
+    }
+
     /// The file's first name in the order of [`Inventory::steps`], and its only one unless it has
     /// hard links.
     pub fn first_name(&self, file: FileId) -> EntryId {

@@ -1,0 +1,173 @@
+//! Copies to container images.
+
+use std::io::{self, Write};
+
+use codec::Wrapper;
+use oci::{DigestWriter, ImageLayout, LayoutWriter, NewImage, NewLayer, Platform};
+use tree::tar::{is_whiteout, write_layer};
+use tree::{EntryId, Inventory, Progress};
+
+use super::format::Format;
+use super::job::CopyJob;
+use super::layer::LayerPart;
+use super::packed::Packing;
+use super::summary::{CopySummary, Unpreserved};
+use super::tar;
+use crate::compare::of_pair;
+use crate::container_image::{self, OpenedImage};
+use crate::error::{During, refuse};
+use crate::{Address, Error, ImageDestination, OpenOptions, Result, text};
+
+/// Writes a container image: one layer, or one on those of a base.
+///
+/// # Errors
+/// The source or the base cannot be read, or the destination cannot be written.
+pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySummary> {
+    let (all, options) = (job.options, &job.options.image);
+    let media_type = match options.wrapper {
+        None => "application/vnd.oci.image.layer.v1.tar",
+        Some(Wrapper::Gzip) => "application/vnd.oci.image.layer.v1.tar+gzip",
+        Some(Wrapper::Zstd) => "application/vnd.oci.image.layer.v1.tar+zstd",
+        Some(_) => refuse!("layers are compressed with zstd or gzip, or not"),
+    };
+    let base = open_base(job)?;
+    let (inventory, whiteouts) = without_whiteouts(job);
+    let part = match &base {
+        None => None,
+        Some(_) if all.skips() => {
+            refuse!("files that cannot be read cannot be compared with those of --base")
+        }
+        Some((_, base)) => {
+            let part = LayerPart::of(&*base.tree, &inventory, all.parallel);
+            let of_base = |error| Error::from(error).during("read the tree of --base");
+            let of_source = |error| job.source.name_error(error);
+            Some(part.map_err(|error| of_pair(error, [&of_base, &of_source]))?)
+        }
+    };
+    let (inventory, removed) = match &part {
+        Some(part) => (&part.inventory, &part.removed[..]),
+        None => (&inventory, &[][..]),
+    };
+    let (files, bytes) = (inventory.file_count(), inventory.content_bytes());
+    progress.expect(Some(files.into()), Some(bytes));
+    let mut writer = begin(job)?;
+    let copy = |writer: &mut LayoutWriter| -> tree::Result<()> {
+        let Some((layout, base)) = &base else {
+            return Ok(());
+        };
+        let mut layers = base.image.image.layers.iter();
+        layers.try_for_each(|layer| writer.copy_layer(layout, layer))
+    };
+    copy(&mut writer).during(|| job.on_dst("write"))?;
+    let made = writer.add_layer(|out| {
+        let fill = |out: &mut dyn Write| {
+            let mut out = DigestWriter::new(out);
+            let summary = write_layer(
+                inventory,
+                removed,
+                all.skips(),
+                all.parallel,
+                progress,
+                &mut out,
+            )?;
+            Ok((summary, out.finish().0))
+        };
+        let ((summary, diff_id), bytes) = match options.wrapper {
+            None => {
+                let (summary, diff_id) = fill(out)?;
+                let bytes = summary.archive_bytes;
+                ((summary, diff_id), bytes)
+            }
+            Some(wrapper) => {
+                let level = all.level;
+                Packing { wrapper, level }.write(all.parallel, out, fill)?
+            }
+        };
+        let layer = NewLayer {
+            media_type,
+            diff_id,
+        };
+        Ok(((summary, bytes), layer))
+    });
+    let (summary, bytes) = job.name_error(made)?;
+    let platform = options
+        .platform
+        .clone()
+        .unwrap_or_else(Platform::of_machine);
+    let of_source = job.source.container_image().map(|it| &it.image.config);
+    let base = base.as_ref().map(|(_, base)| &base.image.image);
+    let image = NewImage {
+        config: (options.config.as_ref())
+            .or(base.map(|base| &base.config))
+            .or(of_source),
+        platform: &platform,
+        base,
+        created: job.newest_mtime(),
+        created_by: "restow copy",
+    };
+    let image = writer.finish(&image).during(|| job.on_dst("finish"))?;
+    let mut result = tar::summary(job, summary, bytes);
+    let whiteouts = whiteouts.into_iter().map(Unpreserved::Whiteout);
+    result.unpreserved.extend(whiteouts);
+    result.image = Some(image);
+    Ok(result)
+}
+
+/// The image on whose layers the new one is put, with its layout.
+fn open_base(job: &CopyJob<'_>) -> Result<Option<(ImageLayout, OpenedImage)>> {
+    let options = &job.options.image;
+    let Some(base) = &options.base else {
+        return Ok(None);
+    };
+    let address = Address::of(base)?;
+    if !address.is_container_image() {
+        refuse!(
+            "--base {}: must be a container image, as in oci:DIR:NAME",
+            address.name()
+        );
+    }
+    let open = OpenOptions {
+        platform: options.platform.clone(),
+        spool_dir: job.options.spool_dir.clone(),
+        ..OpenOptions::default()
+    };
+    let opened = || {
+        let Some(layout) = container_image::open_layout(&address, &open)? else {
+            refuse!("no container image");
+        };
+        let image = container_image::open(&layout, &address, &open, None)?;
+        Ok((layout, image))
+    };
+    opened()
+        .during(|| format!("open {}", address.name()))
+        .map(Some)
+}
+
+/// The files of a copy without names that would hide others, and the paths of those.
+fn without_whiteouts<'t>(job: &CopyJob<'t>) -> (Inventory<'t>, Vec<Vec<u8>>) {
+    let inventory = &job.inventory;
+    let hides = |entry: EntryId| is_whiteout(&inventory.name(entry));
+    let paths = inventory.names().filter(|&entry| hides(entry));
+    let paths = paths.map(|entry| inventory.path(entry)).collect();
+    (inventory.without(hides), paths)
+}
+
+fn begin(job: &CopyJob<'_>) -> Result<LayoutWriter> {
+    let ImageDestination { path, name } = ImageDestination::of(job.dst)?;
+    let name = name.as_deref();
+    if job.format == Format::OciArchive {
+        return Ok(LayoutWriter::in_archive(job.output()?, name));
+    }
+    match LayoutWriter::in_dir(&path, name, job.options.overwrite) {
+        Err(tree::Error::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let dir = text::of_host_path(&path, "-");
+            match name {
+                Some(name) => refuse!("{dir} has an image {name}; --overwrite replaces it"),
+                None => refuse!(
+                    "{dir} has an image without a name; --overwrite replaces it, oci:DIR:NAME adds another"
+                ),
+            }
+        }
+        writer => writer.during(|| job.on_dst("create")),
+    }
+}
