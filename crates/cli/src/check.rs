@@ -142,6 +142,7 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
     if address.is_container_image() {
         return check_images(&address, &name, args);
     }
+    address.refuse_container_image()?;
     let container = Container::open(&address.path, args.file.image_at).with_context(open)?;
     if args.ignore_zeros && !matches!(container, Container::Tar(..)) {
         bail!(

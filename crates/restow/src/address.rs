@@ -1,5 +1,5 @@
 //! How a user names a source: a file, and perhaps a subvolume of the btrfs image in it, a directory
-//! of the archive or image, or a container image.
+//! of the archive or image, a container image, or an overlay.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use oci::is_image_name;
 
 use crate::error::refuse;
+use crate::overlay::OverlayLayers;
 use crate::{Result, text};
 
 /// A place that other programs reach, and the program that leads there.
@@ -135,6 +136,8 @@ pub struct Address {
     /// The subvolume or directory that the address names.
     pub subvolume: Option<OsString>,
     pub(crate) image: ImageName,
+    /// The layers, if it is an overlay.
+    pub(crate) overlay: Option<OverlayLayers>,
 }
 
 impl Address {
@@ -143,7 +146,9 @@ impl Address {
     /// A file whose name is the whole address is always meant, however many colons it has. Only if
     /// there is no such file is the address split at a colon: at the last one that has the name of
     /// a file other than a directory before it. `oci:`, `oci-archive:` and `docker-archive:` at the
-    /// beginning come before that; the last file or directory before a colon then counts.
+    /// beginning come before that; the last file or directory before a colon then counts. So do
+    /// `overlay:` and `overlay,userxattr:`, with the addresses of layers of overlayfs between
+    /// colons, the lowest first.
     ///
     /// # Errors
     /// The address has a colon, and names nothing in either way.
@@ -153,10 +158,17 @@ impl Address {
             path: typed.to_owned(),
             subvolume: None,
             image: ImageName::Recognised,
+            overlay: None,
         };
         let bytes = typed.as_os_str().as_bytes();
         if !bytes.contains(&b':') || may_exist(typed) {
             return Ok(whole);
+        }
+        if let Some(overlay) = OverlayLayers::parse(bytes)? {
+            return Ok(Address {
+                overlay: Some(overlay),
+                ..whole
+            });
         }
         if let Some((store, rest)) = ImageStore::of(bytes) {
             let (path, tag) = image_of(rest);
@@ -209,16 +221,30 @@ impl Address {
         matches!(self.image, ImageName::Named(_, Some(_)))
     }
 
-    /// Refuses a container image, where no tree is read.
+    /// The files and directories that are read: one, or those of the layers of an overlay.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let Some(overlay) = &self.overlay else {
+            return vec![self.path.clone()];
+        };
+        let path = |layer: &PathBuf| match Address::of(layer) {
+            Ok(address) => address.path,
+            Err(_) => layer.clone(),
+        };
+        overlay.layers.iter().map(path).collect()
+    }
+
+    /// Refuses a container image or an overlay, where no tree is read.
     ///
     /// # Errors
     /// It is one.
     pub fn refuse_container_image(&self) -> Result<()> {
-        if self.is_container_image() {
-            let name = self.name();
-            refuse!("{name}: a container image, which is read as a tree of files only");
-        }
-        Ok(())
+        let noun = match &self.overlay {
+            None if !self.is_container_image() => return Ok(()),
+            None => "a container image",
+            Some(_) => "an overlay",
+        };
+        let name = self.name();
+        refuse!("{name}: {noun}, which is read as a tree of files only")
     }
 
     /// Refuses an address to read that is no file of this machine.
@@ -227,7 +253,8 @@ impl Address {
     /// It is the address of a place that other programs reach, or of a container image, and no
     /// file has that name.
     pub fn refuse_remote_source(address: &Path) -> Result<()> {
-        if ImageStore::of(address.as_os_str().as_bytes()).is_some() {
+        let bytes = address.as_os_str().as_bytes();
+        if ImageStore::of(bytes).is_some() || OverlayLayers::is_named(bytes) {
             Address::of(address)?.refuse_container_image()?;
         }
         if let Some(place) = RemotePlace::of(address).filter(|_| !may_exist(address)) {
@@ -250,6 +277,10 @@ impl Address {
             let write = "`restow copy SRC oci:DIR` makes one";
             refuse_to_write(address, "a container image", write)?;
         }
+        if OverlayLayers::is_named(address.as_os_str().as_bytes()) {
+            let write = "mount the overlay and write into the mount";
+            refuse_to_write(address, "an overlay", write)?;
+        }
         Ok(())
     }
 
@@ -260,6 +291,7 @@ impl Address {
             path: path.to_owned(),
             subvolume: None,
             image: ImageName::None,
+            overlay: None,
         }
     }
 

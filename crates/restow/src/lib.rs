@@ -15,6 +15,7 @@ pub mod info;
 mod input;
 mod joined;
 mod open_options;
+mod overlay;
 mod partitions;
 pub mod plan;
 mod receive;

@@ -11,12 +11,13 @@ use erofs::Erofs;
 use oci::{ImageLayout, KnownLayers};
 use squashfs::Squashfs;
 use tree::edit::Selection;
-use tree::{ByPath, DirEntry, FileSystem, FollowedDir, HostDir, HostTimes};
+use tree::{ByPath, DirEntry, FileSystem, FollowedDir, HostDir, HostTimes, Joined};
 
 use crate::address::ImageName;
 use crate::container_image::{self, ContainerImage};
 use crate::error::{During, refuse};
 use crate::open_options::MountPoints;
+use crate::overlay::{OverlayLayers, reads_trusted_attributes};
 use crate::{
     Address, Container, Error, Input, OpenOptions, Partition, Result, SourceNote, check_devices,
     is_same_file, replayed, text,
@@ -189,6 +190,9 @@ impl SourceTree {
         ignores_foreign: bool,
         known: Option<&KnownLayers>,
     ) -> Result<SourceTree> {
+        if let Some(overlay) = &address.overlay {
+            return SourceTree::of_overlay(overlay, address, options);
+        }
         if address.is_container_image()
             && let Some(layout) = container_image::open_layout(address, options)?
         {
@@ -196,6 +200,34 @@ impl SourceTree {
         }
         let container = Container::open(&address.path, options.image_at)?;
         SourceTree::of_container(container, address, options, ignores_foreign, known)
+    }
+
+    /// The merged layers of an overlay.
+    fn of_overlay(
+        overlay: &OverlayLayers,
+        address: &Address,
+        options: &OpenOptions,
+    ) -> Result<SourceTree> {
+        let mut layers = Vec::new();
+        for (number, layer) in overlay.layers.iter().enumerate() {
+            let source = SourceTree::open_further(&Address::of(layer)?, options, false)?;
+            // Marks of the lowest layer hide nothing.
+            let has_marks = number > 0 && !overlay.userxattr;
+            if has_marks && source.directory().is_some() && !reads_trusted_attributes() {
+                let name = source.name();
+                refuse!(
+                    "{name}: only root can read the attributes by which overlayfs hides files of lower layers; overlay,userxattr: reads those of a mount with this option"
+                );
+            }
+            layers.push(source);
+        }
+        let trees = layers.iter().map(|it| Arc::clone(it.tree())).collect();
+        let joined = Joined::overlayfs(trees, overlay.userxattr)?;
+        let merged = layers.remove(0).joined(Arc::new(joined), layers);
+        Ok(SourceTree {
+            name: address.name(),
+            ..merged
+        })
     }
 
     /// An image of a layout.

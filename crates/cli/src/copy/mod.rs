@@ -90,11 +90,11 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     if address.is_standard_input() && args.edits.takes_standard_input() {
         bail!("--files-from -: standard input is SRC");
     }
-    let mut sources = vec![address.path.clone()];
+    let mut sources = address.paths();
     let further = args.source.base.iter().chain(&args.source.file.device);
     sources.extend(further.cloned());
     for words in &args.with {
-        sources.push(Address::of(&split(words).0)?.path);
+        sources.extend(Address::of(&split(words).0)?.paths());
     }
     refuse_before_reading(&sources, args, format)?;
     if format == Format::File {

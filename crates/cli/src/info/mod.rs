@@ -81,6 +81,7 @@ pub(crate) fn run(args: &Info) -> Result<()> {
     if address.is_container_image() {
         return show_container_images(&address, args, "a container image");
     }
+    address.refuse_container_image()?;
     let container = Container::open(&address.path, args.source.file.image_at).with_context(open)?;
     if !matches!(container, Container::Tar(..)) {
         source.refuse_platform().with_context(open)?;

@@ -178,7 +178,8 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
     }
     let source_args = options.source_args(&args.source)?;
     let source = source_args.open(&address, false)?;
-    if let Some(dir) = source.directory() {
+    let is_read = |path: &&PathBuf| source.container_image().is_none() && path.is_dir();
+    for dir in address.paths().iter().filter(is_read) {
         let dir = fs::canonicalize(dir)?;
         if point != dir && point.starts_with(&dir) {
             bail!("{} is inside of the directory to mount", name());

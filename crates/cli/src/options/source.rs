@@ -24,9 +24,13 @@ name contains colons is always found by its full name; to select the subvolume `
 `disk.btrfs:home`, write `disk.btrfs:/home`. STREAM:NAME selects \
 a subvolume of a send stream that has several.
 
-oci:DIR, oci-archive:FILE and docker-archive:FILE are container images: their merged layers, after checking their digests. \
+oci:DIR, oci-archive:FILE and docker-archive:FILE are container images: their merged layers, after checking their digests (in zstd:chunked, \
+those of the table of contents and of each file). \
 A name follows a colon if there are several, as in `oci:images:app`. Archives of `docker save`, `podman save` and skopeo are \
-recognised by their content; `app.tar:/` is the archive itself.";
+recognised by their content; `app.tar:/` is the archive itself.
+
+overlay:LOWER:UPPER is the tree that a mount of overlayfs shows of these layers, the lowest first; each is a source, with `\\:` \
+for a colon. overlay,userxattr:LOWER:UPPER is for mounts with that option.";
 
 /// Which part of an image is a source.
 #[derive(Clone, Debug, Default, Args)]

@@ -25,6 +25,7 @@ mod mount_points; // directories with mount points
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents
 mod oci; // container images
 mod oci_write; // container images, written
+mod overlayfs; // layers of overlayfs, beside mounts of Linux
 mod overwrite; // files, links, devices and streams that are written over
 mod packed; // compressed archives
 mod partitions; // images in partitions of disk images

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::overlayfs::{Mark, OverlayAttributes};
 use super::{
     Checksum, DirEntry, Extent, ExtentId, FileKind, FileSystem, HostContent, Ino, Metadata,
     NOTHING_ENCODED, Storage, StoreId, Xattr, entry_named, with_metadata,
@@ -65,6 +66,8 @@ pub struct Joined {
     storage: Storage,
     /// Whether extents and files have the identities that they have in their trees.
     keeps_identities: bool,
+    /// If the trees are layers of overlayfs, the attributes that hide files of those below.
+    overlay: Option<OverlayAttributes>,
     table: RwLock<JoinTable>,
 }
 
@@ -108,6 +111,9 @@ enum NameTarget {
     Directory(JoinedDirectory),
 }
 
+/// An entry of a tree, and what it says of the trees below.
+type MarkedEntry = (DirEntry, Mark);
+
 /// What each name of a directory stands for.
 type Names = BTreeMap<Box<[u8]>, NameTarget>;
 
@@ -143,10 +149,29 @@ impl Joined {
             root: table.directory(root),
             storage: storage_of(&grafts),
             keeps_identities: grafts.len() <= 1,
+            overlay: None,
             grafts,
             firsts,
             table: RwLock::new(table),
         })
+    }
+
+    /// Merges layers of overlayfs, the lowest first, into the tree that a mount of Linux shows.
+    /// Marks are whiteouts (character devices 0:0, or empty files with an attribute) and opaque
+    /// directories. Attributes are those of the namespace `trusted`, or `user` as with the mount
+    /// option `userxattr`.
+    ///
+    /// Directories that overlayfs renamed, and files whose content it left in a lower layer, are
+    /// errors where they are listed.
+    ///
+    /// # Errors
+    /// As for [`Joined::new`].
+    pub fn overlayfs(layers: Vec<Arc<dyn FileSystem>>, userxattr: bool) -> Result<Joined> {
+        let layers = layers.into_iter();
+        let grafts = layers.map(|layer| Graft::at(Vec::new(), layer)).collect();
+        let mut joined = Joined::new(grafts)?;
+        joined.overlay = Some(OverlayAttributes::new(userxattr));
+        Ok(joined)
     }
 
     /// The same with the identities that extents and files have in their trees: all trees are of
@@ -195,9 +220,40 @@ impl Joined {
         DirEntry { ino, ..entry }
     }
 
-    fn directory_entries(&self, dir: GraftFile, entries: Vec<DirEntry>) -> Vec<DirEntry> {
-        let entries = entries.into_iter();
-        entries.map(|entry| self.entry(dir, entry)).collect()
+    fn directory_entries(&self, dir: GraftFile, entries: Vec<MarkedEntry>) -> Vec<DirEntry> {
+        let shown = entries.into_iter().filter(|it| it.1 != Mark::Whiteout);
+        shown.map(|(entry, _)| self.entry(dir, entry)).collect()
+    }
+
+    /// The entries of a directory of one tree, with their marks.
+    fn list(&self, dir: GraftFile) -> Result<Vec<MarkedEntry>> {
+        let entries = self.tree(dir).read_dir(dir.ino)?.into_iter();
+        let marked = entries.map(|entry| {
+            let mark = self.mark(dir, &entry, None)?;
+            Ok((entry, mark))
+        });
+        marked.collect()
+    }
+
+    /// Those of them that can be listed, and why others cannot.
+    fn list_readable_of(&self, dir: GraftFile) -> (Vec<MarkedEntry>, Vec<Error>) {
+        let (entries, mut errors) = self.tree(dir).list_readable(dir.ino);
+        let marked = entries.into_iter().map(|entry| {
+            let mark = self.mark(dir, &entry, None).unwrap_or_else(|error| {
+                errors.push(error);
+                // The file of a lower layer is not what the name stands for.
+                Mark::Whiteout
+            });
+            (entry, mark)
+        });
+        (marked.collect(), errors)
+    }
+
+    fn mark(&self, dir: GraftFile, entry: &DirEntry, metadata: Option<&Metadata>) -> Result<Mark> {
+        match self.overlay {
+            Some(overlay) => overlay.mark(self.tree(dir), entry, metadata, dir.graft == 0),
+            None => Ok(Mark::Plain),
+        }
     }
 
     fn tree(&self, part: GraftFile) -> &dyn FileSystem {
@@ -232,7 +288,7 @@ impl Joined {
     fn entries(
         &self,
         directory: &JoinedDirectory,
-        mut list: impl FnMut(&dyn FileSystem, Ino) -> Result<Vec<DirEntry>>,
+        mut list: impl FnMut(GraftFile) -> Result<Vec<MarkedEntry>>,
     ) -> Result<Arc<[DirEntry]>> {
         if let Some(entries) = &*directory
             .entries
@@ -271,7 +327,7 @@ impl Joined {
     fn gather(
         &self,
         directory: &JoinedDirectory,
-        list: &mut impl FnMut(&dyn FileSystem, Ino) -> Result<Vec<DirEntry>>,
+        list: &mut impl FnMut(GraftFile) -> Result<Vec<MarkedEntry>>,
     ) -> Result<(Names, u64)> {
         let mut names = Names::new();
         let mut replaced = 0;
@@ -284,7 +340,13 @@ impl Joined {
             let depth = match source {
                 Err(depth) => depth,
                 Ok(part) => {
-                    for entry in list(self.tree(part), part.ino)? {
+                    for (entry, mark) in list(part)? {
+                        if mark != Mark::Plain {
+                            names.remove(&entry.name);
+                        }
+                        if mark == Mark::Whiteout {
+                            continue;
+                        }
                         let part = GraftFile {
                             graft,
                             ino: entry.ino,
@@ -450,11 +512,11 @@ impl FileSystem for Joined {
     fn read_dir(&self, dir: Ino) -> Result<Vec<DirEntry>> {
         match self.node(dir)? {
             JoinedNode::File(dir) => {
-                let entries = self.tree(dir).read_dir(dir.ino)?;
+                let entries = self.list(dir)?;
                 Ok(self.directory_entries(dir, entries))
             }
             JoinedNode::Directory(directory) => {
-                let entries = self.entries(&directory, |tree, ino| tree.read_dir(ino))?;
+                let entries = self.entries(&directory, |part| self.list(part))?;
                 Ok(entries.to_vec())
             }
         }
@@ -465,25 +527,27 @@ impl FileSystem for Joined {
             return with_metadata(self, self.read_dir(dir)?);
         };
         let entries = self.tree(dir).read_dir_with_metadata(dir.ino)?;
-        let entries = entries.into_iter().map(|(entry, metadata)| {
-            let entry = self.entry(dir, entry);
-            (entry, self.described(metadata))
-        });
-        Ok(entries.collect())
+        let mut shown = Vec::with_capacity(entries.len());
+        for (entry, metadata) in entries {
+            if self.mark(dir, &entry, Some(&metadata))? != Mark::Whiteout {
+                shown.push((self.entry(dir, entry), self.described(metadata)));
+            }
+        }
+        Ok(shown)
     }
 
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
         let directory = match self.node(dir) {
             Ok(JoinedNode::File(dir)) => {
-                let (entries, errors) = self.tree(dir).list_readable(dir.ino);
+                let (entries, errors) = self.list_readable_of(dir);
                 return (self.directory_entries(dir, entries), errors);
             }
             Ok(JoinedNode::Directory(directory)) => directory,
             Err(error) => return (Vec::new(), vec![error]),
         };
         let mut errors = Vec::new();
-        let listed = self.entries(&directory, |tree, ino| {
-            let (entries, unlisted) = tree.list_readable(ino);
+        let listed = self.entries(&directory, |part| {
+            let (entries, unlisted) = self.list_readable_of(part);
             errors.extend(unlisted);
             Ok(entries)
         });
@@ -500,7 +564,10 @@ impl FileSystem for Joined {
         match self.node(dir)? {
             JoinedNode::File(dir) => {
                 let entry = self.tree(dir).lookup(dir.ino, name)?;
-                Ok(self.entry(dir, entry))
+                match self.mark(dir, &entry, None)? {
+                    Mark::Whiteout => Err(Error::NotFound),
+                    _ => Ok(self.entry(dir, entry)),
+                }
             }
             JoinedNode::Directory(_) => entry_named(self.read_dir(dir)?, name),
         }
@@ -515,7 +582,13 @@ impl FileSystem for Joined {
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>> {
         match self.part(ino)? {
-            Some(part) => self.tree(part).xattrs(part.ino),
+            Some(part) => {
+                let xattrs = self.tree(part).xattrs(part.ino)?;
+                Ok(match self.overlay {
+                    Some(overlay) => overlay.shown(xattrs),
+                    None => xattrs,
+                })
+            }
             None => Ok(Vec::new()),
         }
     }

@@ -12,6 +12,7 @@ mod host;
 mod joined;
 pub mod manifest;
 mod overlay;
+mod overlayfs;
 pub mod rescue;
 pub mod tar;
 mod walk;
