@@ -16,8 +16,8 @@ impl ImageLayout {
     pub fn check_layer(&self, layer: &Layer) -> Result<u64> {
         let check = || {
             let (stored, wrapper) = self.blob(layer)?.stored();
-            let mut input = Summed::new(SequentialReader::new(stored));
-            let mut archive = Summed::new(io::sink());
+            let mut input = Summed::new(SequentialReader::new(stored), layer.digest.is_some());
+            let mut archive = Summed::new(io::sink(), layer.diff_id.is_some());
             let bytes = match wrapper {
                 None => io::copy(&mut input, &mut archive)?,
                 Some(wrapper) => {
@@ -27,14 +27,8 @@ impl ImageLayout {
                     unpacked.bytes
                 }
             };
-            if let Some(digest) = layer.digest {
-                digest.check(input.sum)?;
-            }
-            let what = "unpacked layer does not have its digest in the configuration";
-            match layer.diff_id.map(|it| it.check(archive.sum)) {
-                Some(Err(_)) => Err(Error::corrupt(what, 0, bytes)),
-                _ => Ok(bytes),
-            }
+            layer.check(Some(input.sum), Some(archive.sum))?;
+            Ok(bytes)
         };
         check().map_err(|error: Error| error.in_file("read", &layer.path))
     }

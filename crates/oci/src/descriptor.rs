@@ -55,16 +55,36 @@ impl Digest {
         format!("blobs/sha256/{}", self.digits())
     }
 
-    /// Checks that these bytes were summed.
+    pub(crate) fn of_bytes(bytes: [u8; 32]) -> Digest {
+        Digest(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Checks that these stored bytes were summed.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
     pub(crate) fn check(&self, sum: Sha256) -> Result<()> {
+        self.compare(sum, "content of a blob does not have its digest")
+    }
+
+    /// Checks that this archive was summed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn check_archive(&self, sum: Sha256) -> Result<()> {
+        let what = "unpacked layer does not have its digest in the configuration";
+        self.compare(sum, what)
+    }
+
+    fn compare(&self, sum: Sha256, what: &'static str) -> Result<()> {
         let found = sum.finish();
         if found == self.0 {
             return Ok(());
         }
-        let what = "content of a blob does not have its digest";
         let [a, b, c, d, e, f, g, h, ..] = found;
         Err(Error::corrupt(
             what,
@@ -123,6 +143,36 @@ impl Descriptor {
             "application/vnd.docker.distribution.manifest.list.v2+json",
         ]
         .contains(&&*self.media_type)
+    }
+}
+
+/// Where a layer has its table of contents, and the digest of that as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TablePlace {
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+    pub(crate) digest: Digest,
+}
+
+impl TablePlace {
+    /// The place in the annotations of a layer; `None` for a layer without a table, and for a table
+    /// of another form, which is not needed to read the layer.
+    pub(crate) fn of_descriptor(descriptor: &Json) -> Option<TablePlace> {
+        let annotations = descriptor.field("annotations")?;
+        // The second one is that of skopeo 1.9 and before.
+        ["io.github.containers", "io.containers"]
+            .iter()
+            .find_map(|owner| {
+                let text =
+                    |name| annotations.text(&format!("{owner}.zstd-chunked.manifest-{name}"));
+                let digest = Digest::parse(text("checksum")?).ok()?;
+                let numbers = text("position")?.split(':').map(str::parse);
+                let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
+                match numbers[..] {
+                    [at, len, _, 1] => Some(TablePlace { at, len, digest }),
+                    _ => None,
+                }
+            })
     }
 }
 

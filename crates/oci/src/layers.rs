@@ -13,6 +13,8 @@ use tree::{
     Sha256, StoreId, spool, to_u64,
 };
 
+use crate::chunked::{ChunkedLayer, Table};
+use crate::descriptor::TablePlace;
 use crate::layout::check_size;
 use crate::{Digest, Image, ImageLayout, Layer};
 
@@ -29,12 +31,9 @@ pub struct KnownLayers {
 /// A layer with its number, of those that are known.
 type OpenLayer = (u16, Arc<dyn ReadAt>);
 
-/// A digest that was checked: of the stored bytes, or of the archive in them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum LayerKey {
-    Stored(Digest),
-    Archive(Digest),
-}
+/// The digests that were checked: of the stored bytes, of the archive in them, and of the table of
+/// contents.
+type LayerKey = (Option<Digest>, Option<Digest>, Option<TablePlace>);
 
 impl Default for KnownLayers {
     fn default() -> KnownLayers {
@@ -47,9 +46,10 @@ impl Default for KnownLayers {
 
 impl ImageLayout {
     /// The merged tree of the layers of an image. The digest and the length of each layer are
-    /// checked first. Layers that are compressed, but for those of zstd with a seek table, are
-    /// decompressed once, into one unnamed file in the directory `spool_dir`. Layers that are
-    /// known, and were checked before, are not read again.
+    /// checked first; of a layer with a table of contents (zstd:chunked), that of the table, and
+    /// those of its content when that is read. Other layers that are compressed, but for those of
+    /// zstd with a seek table, are decompressed once, into one unnamed file in the directory
+    /// `spool_dir`. Layers that are known, and were checked before, are not read again.
     ///
     /// # Errors
     /// A layer is missing, is not a tar archive, does not have its digest, or breaks the rules of
@@ -76,19 +76,18 @@ impl ImageLayout {
             }
             keys.push(key);
         }
-        let mut ranges = Vec::new();
+        let mut all_unpacked = Vec::new();
         let mut failed = None;
         let unpack = |out: &mut dyn Write| {
-            let mut end = 0u64;
+            let mut out = Summed::new(out, false);
             for (_, layer, blob) in &added {
-                let len = blob.check(layer, out).map_err(|error| {
+                let unpacked = blob.check(layer, &mut out).map_err(|error| {
                     failed = Some(of_layer(layer, error));
                     io::ErrorKind::Other
                 })?;
-                ranges.push(len.map(|len| (end, len)));
-                end = end.saturating_add(len.unwrap_or(0));
+                all_unpacked.push(unpacked);
             }
-            Ok(end)
+            Ok(out.bytes)
         };
         let file = match (spool(unpack, spool_dir), failed) {
             // The disk is to blame, not the layer.
@@ -96,15 +95,15 @@ impl ImageLayout {
             (_, Some(error)) => return Err(error),
             (spooled, None) => Arc::new(spooled?),
         };
-        for ((key, _, blob), range) in added.into_iter().zip(ranges) {
-            let archive: Arc<dyn ReadAt> = match (range, blob) {
-                (Some((at, len)), _) => Arc::new(SpooledLayer {
-                    file: Arc::clone(&file),
-                    at,
-                    len,
-                }),
-                (None, Blob::Seekable(_, seekable)) => Arc::new(seekable),
-                (None, Blob::Plain(bytes) | Blob::Packed(bytes, _)) => bytes,
+        for ((key, _, blob), unpacked) in added.into_iter().zip(all_unpacked) {
+            let file = Arc::clone(&file);
+            let archive: Arc<dyn ReadAt> = match (unpacked, blob) {
+                (Unpacked::Spooled { at, len }, _) => Arc::new(SpooledLayer { file, at, len }),
+                (Unpacked::Described(table), blob) => {
+                    Arc::new(ChunkedLayer::new(blob.stored().0, file, table))
+                }
+                (Unpacked::InPlace, Blob::Seekable(_, seekable)) => Arc::new(seekable),
+                (Unpacked::InPlace, blob) => blob.stored().0,
             };
             let number = u16::try_from(layers.len());
             let number = number.map_err(|_| Error::Limit("layers of container images"))?;
@@ -159,6 +158,9 @@ impl ImageLayout {
         Ok(match Wrapper::of(&start) {
             None => Blob::Plain(bytes),
             Some(Wrapper::Zstd) if layer.digest.is_some() => {
+                if let Some(place) = layer.table {
+                    return Ok(Blob::Chunked(bytes, place));
+                }
                 match Seekable::open(Arc::clone(&bytes)) {
                     Ok(Some(seekable)) => Blob::Seekable(bytes, seekable),
                     // A table that does not fit is not needed, either.
@@ -173,11 +175,20 @@ impl ImageLayout {
 
 impl Layer {
     fn key(&self) -> Result<LayerKey> {
-        let what = "layer of an image has no digest";
-        match (self.digest, self.diff_id) {
-            (Some(digest), _) => Ok(LayerKey::Stored(digest)),
-            (None, Some(digest)) => Ok(LayerKey::Archive(digest)),
-            (None, None) => Err(Error::corrupt(what, 0, 0)),
+        if self.digest.or(self.diff_id).is_none() {
+            return Err(Error::corrupt("layer of an image has no digest", 0, 0));
+        }
+        Ok((self.digest, self.diff_id, self.table))
+    }
+
+    /// Checks the digests of the stored bytes and of the archive in them, as far as both are known.
+    pub(crate) fn check(&self, stored: Option<Sha256>, archive: Option<Sha256>) -> Result<()> {
+        if let (Some(digest), Some(sum)) = (self.digest, stored) {
+            digest.check(sum)?;
+        }
+        match (self.diff_id, archive) {
+            (Some(digest), Some(sum)) => digest.check_archive(sum),
+            _ => Ok(()),
         }
     }
 }
@@ -185,10 +196,22 @@ impl Layer {
 /// The bytes of a layer as they are stored.
 pub(crate) enum Blob {
     Plain(Arc<TreeFile>),
+    /// With a table of contents.
+    Chunked(Arc<TreeFile>, TablePlace),
     /// Compressed so that it can be read in place.
     Seekable(Arc<TreeFile>, Seekable<Arc<TreeFile>>),
     /// Compressed as a whole.
     Packed(Arc<TreeFile>, Wrapper),
+}
+
+/// Where the archive of a layer is.
+enum Unpacked {
+    /// In the stored bytes.
+    InPlace,
+    /// In a part of the unnamed file.
+    Spooled { at: u64, len: u64 },
+    /// In parts of the stored bytes.
+    Described(Table),
 }
 
 impl Blob {
@@ -196,33 +219,51 @@ impl Blob {
     pub(crate) fn stored(self) -> (Arc<TreeFile>, Option<Wrapper>) {
         match self {
             Blob::Plain(stored) => (stored, None),
-            Blob::Seekable(stored, _) => (stored, Some(Wrapper::Zstd)),
+            Blob::Chunked(stored, _) | Blob::Seekable(stored, _) => (stored, Some(Wrapper::Zstd)),
             Blob::Packed(stored, wrapper) => (stored, Some(wrapper)),
         }
     }
 
-    /// Checks the digest of the layer, and decompresses it if it is compressed as a whole. Returns
-    /// the written length.
-    fn check(&self, layer: &Layer, out: &mut dyn Write) -> Result<Option<u64>> {
-        let (Blob::Plain(stored) | Blob::Seekable(stored, _) | Blob::Packed(stored, _)) = self;
-        let mut input = Summed::new(SequentialReader::new(Arc::clone(stored)));
-        let Blob::Packed(_, wrapper) = self else {
-            input.drain()?;
-            // Plain layers have the same digest before and after.
-            let (LayerKey::Stored(digest) | LayerKey::Archive(digest)) = layer.key()?;
-            return digest.check(input.sum).map(|()| None);
+    /// Checks the digests of the layer, and decompresses it into the unnamed file if it is
+    /// compressed as a whole.
+    fn check(&self, layer: &Layer, out: &mut Summed<&mut dyn Write>) -> Result<Unpacked> {
+        let (stored, wrapper) = match self {
+            Blob::Packed(stored, wrapper) => (stored, *wrapper),
+            Blob::Plain(stored) => {
+                let sum = sum_of(stored)?;
+                layer.check(Some(sum.clone()), Some(sum))?;
+                return Ok(Unpacked::InPlace);
+            }
+            Blob::Seekable(stored, _) => {
+                layer.check(Some(sum_of(stored)?), None)?;
+                return Ok(Unpacked::InPlace);
+            }
+            Blob::Chunked(stored, place) => {
+                let at = out.bytes;
+                match Table::read(&**stored, *place, out, at)? {
+                    Some(table) => return Ok(Unpacked::Described(table)),
+                    None => (stored, Wrapper::Zstd),
+                }
+            }
         };
-        let mut output = Summed::new(out);
-        output.counts_only = layer.digest.is_some();
+        let at = out.bytes;
+        let stored = SequentialReader::new(Arc::clone(stored));
+        let mut input = Summed::new(stored, layer.digest.is_some());
+        let mut output = Summed::new(out, layer.diff_id.is_some());
         let unpacked = wrapper.decompress(&mut input, &mut output)?;
         input.drain()?;
         refuse_garbage(unpacked)?;
-        match layer.key()? {
-            LayerKey::Stored(digest) => digest.check(input.sum)?,
-            LayerKey::Archive(digest) => digest.check(output.sum)?,
-        }
-        Ok(Some(unpacked.bytes))
+        layer.check(Some(input.sum), Some(output.sum))?;
+        let len = unpacked.bytes;
+        Ok(Unpacked::Spooled { at, len })
     }
+}
+
+/// The digest of stored bytes.
+fn sum_of(stored: &Arc<TreeFile>) -> io::Result<Sha256> {
+    let mut input = Summed::new(SequentialReader::new(Arc::clone(stored)), true);
+    input.drain()?;
+    Ok(input.sum)
 }
 
 /// Copies the stored bytes of a layer.
@@ -247,16 +288,25 @@ pub(crate) fn refuse_garbage(unpacked: Decompressed) -> Result<()> {
 /// Bytes on their way, with the digest of those that came by.
 pub(crate) struct Summed<T> {
     inner: T,
+    bytes: u64,
     pub(crate) sum: Sha256,
-    counts_only: bool,
+    is_summed: bool,
 }
 
 impl<T> Summed<T> {
-    pub(crate) fn new(inner: T) -> Summed<T> {
+    pub(crate) fn new(inner: T, is_summed: bool) -> Summed<T> {
         Summed {
             inner,
+            bytes: 0,
             sum: Sha256::new(),
-            counts_only: false,
+            is_summed,
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes = self.bytes.saturating_add(to_u64(bytes.len()));
+        if self.is_summed {
+            self.sum.update(bytes);
         }
     }
 }
@@ -272,7 +322,7 @@ impl<T: Read> Summed<T> {
 impl<T: Read> Read for Summed<T> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let len = self.inner.read(buf)?;
-        self.sum.update(buf.get(..len).unwrap_or_default());
+        self.add(buf.get(..len).unwrap_or_default());
         Ok(len)
     }
 }
@@ -280,9 +330,7 @@ impl<T: Read> Read for Summed<T> {
 impl<T: Write> Write for Summed<T> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let len = self.inner.write(buf)?;
-        if !self.counts_only {
-            self.sum.update(buf.get(..len).unwrap_or_default());
-        }
+        self.add(buf.get(..len).unwrap_or_default());
         Ok(len)
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tree::json::Json;
 use tree::{ByPath, Error, FileKind, FileSystem, Result, Sha256, to_u64, to_usize};
 
-use crate::descriptor::{Descriptor, Digest, is_tar};
+use crate::descriptor::{Descriptor, Digest, TablePlace, is_tar};
 use crate::platform::Platform;
 
 /// Maximum size of an index, manifest or configuration: registries accept 4 MiB.
@@ -88,6 +88,8 @@ pub struct Layer {
     pub media_type: String,
     /// Where the layout has it.
     pub(crate) path: Vec<u8>,
+    /// Where its table of contents is.
+    pub(crate) table: Option<TablePlace>,
 }
 
 impl ImageLayout {
@@ -237,12 +239,14 @@ impl ImageLayout {
         let layers = layers
             .into_iter()
             .zip(diff_ids)
-            .map(|(layer, diff_id)| Layer {
+            .zip(manifest.list("layers"))
+            .map(|((layer, diff_id), item)| Layer {
                 digest: Some(layer.digest),
                 diff_id,
                 stored_bytes: layer.size,
                 media_type: layer.media_type,
                 path: layer.digest.path().into_bytes(),
+                table: TablePlace::of_descriptor(item),
             });
         Ok(Image {
             digest: Some(descriptor.digest),
@@ -265,6 +269,7 @@ impl ImageLayout {
                 stored_bytes: self.tree.metadata(found.ino)?.size,
                 media_type: String::new(),
                 path: path.to_vec(),
+                table: None,
             });
         }
         Ok(Image {

@@ -11,6 +11,7 @@
 )]
 
 mod check;
+mod chunked;
 mod descriptor;
 mod layers;
 mod layout;

@@ -27,7 +27,7 @@ mod verify;
 pub use block_cache::{BlockCache, BlockCounts};
 pub use cache::Cache;
 pub use check::{CheckOptions, DataCheck, Finding, Findings};
-pub use date::date;
+pub use date::{date, days};
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
     Aspects, BlockEncoding, ByPath, Checksum, Device, DirEntry, Encoding, EntryId, Extent,

@@ -18,6 +18,12 @@ pub trait ReadAt: Send + Sync {
     /// # Errors
     /// The medium's error.
     fn size(&self) -> io::Result<u64>;
+
+    /// How many bytes may as well be read where fewer are wanted, because those behind them are
+    /// near: less than a mebibyte if each has to be decoded.
+    fn window_bytes(&self) -> usize {
+        1 << 20
+    }
 }
 
 impl ReadAt for File {
@@ -75,6 +81,10 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
 
     fn size(&self) -> io::Result<u64> {
         (**self).size()
+    }
+
+    fn window_bytes(&self) -> usize {
+        (**self).window_bytes()
     }
 }
 

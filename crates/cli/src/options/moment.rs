@@ -4,9 +4,6 @@ use anyhow::{Context, Result, bail};
 
 const FORM: &str = "must be a date such as 2020-01-01 or 2020-01-01T12:30:00Z (in UTC), or seconds since 1970 such as @0";
 
-/// Days before each month of a year that is not a leap year.
-const DAYS_BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-
 /// Parses a point in time as seconds since 1970: `2020-01-01`, `2020-01-01T12:30`, `2020-01-01
 /// 12:30:00Z`, `@0` or `0`.
 ///
@@ -28,7 +25,7 @@ pub(crate) fn seconds(words: &str) -> Result<i64> {
     if hour > 23 || minute > 59 || second > 59 {
         bail!(FORM);
     }
-    let days = days(year, month, day)?;
+    let days = tree::days(year, month, day).context("there is no such day")?;
     Ok(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
@@ -47,23 +44,6 @@ fn numbers(words: &str, between: char, digits: [usize; 3]) -> Result<[i64; 3]> {
         bail!(FORM);
     }
     Ok(all)
-}
-
-/// The days from 1970-01-01 to a day of the years 0 to 9999.
-fn days(year: i64, month: i64, day: i64) -> Result<i64> {
-    let index = usize::try_from(month - 1).context(FORM)?;
-    let before = *DAYS_BEFORE.get(index).context("there is no such month")?;
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let leap_days = |years: i64| years / 4 - years / 100 + years / 400;
-    let past = if year == 0 { -1 } else { leap_days(year - 1) };
-    let leap_day = i64::from(is_leap && month > 2);
-    // 719,162 days are before 1970, counted from the first day of the year 1.
-    let days = (year - 1) * 365 + past + before + leap_day + day - 1 - 719_162;
-    // The reverse tells whether the month has that many days.
-    if tree::date(days) != (year, month, day) {
-        bail!("there is no such day");
-    }
-    Ok(days)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::{self, Child, ChildStdin, Stdio};
 use std::thread;
 
 use sendstream::{Command, StreamWriter, Version};
-use testkit::{TempDir, cases};
+use testkit::{ImageLayout, TempDir, cases, layer};
 use tree::Time;
 
 use super::restow;
@@ -161,6 +161,23 @@ fn a_stream_opened_as_a_tree_needs_at_most_200_bytes_an_inode() {
         let each = used[1].saturating_sub(used[0]) / (count - count / 4);
         assert!(each <= 200, "{bytes} bytes in each file: {each}");
     }
+}
+
+#[test]
+fn layers_need_at_most_150_bytes_an_entry() {
+    const LAYERS: u64 = 5;
+    let count = cases(50_000);
+    let used = [count / 4, count].map(|entries| {
+        let dir = TempDir::new();
+        let layers = (0..LAYERS).map(|number| {
+            let name = |file| format!("{}/file-{number}-{file}=x", file / 1000);
+            layer((0..entries / LAYERS).map(name))
+        });
+        ImageLayout::of(layers).write_to(dir.path());
+        peak_of_tree(format!("oci:{}", dir.path().display()).as_ref())
+    });
+    let each = used[1].saturating_sub(used[0]) / (count - count / 4);
+    assert!(each <= 150, "{each}");
 }
 
 #[test]

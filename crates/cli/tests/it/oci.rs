@@ -222,6 +222,50 @@ fn layouts_of_rules(dir: &Path) -> Vec<&'static str> {
 }
 
 #[test]
+fn layers_of_podman_are_read_through_their_tables() {
+    let Some(skopeo) = tool("skopeo") else {
+        return;
+    };
+    let dir = TempDir::new();
+    let big: String = (0..200_000).map(|number| format!("{number} ")).collect();
+    let layers = [
+        layer([&*format!("big={big}"), "d/", "d/x=1"]),
+        layer(["d/.wh.x=", "b^big"]),
+    ];
+    packed(layers).write_to(&dir.join("big"));
+    layouts_of_rules(dir.path());
+    let rules = LAYER_RULES.iter().map(|rule| rule.name).take(cases(6));
+    for name in rules.chain(["big"]) {
+        let (from, to) = (
+            format!("oci:{name}:latest"),
+            format!("oci:{name}.chunked:latest"),
+        );
+        let mut copy = in_dir(&skopeo, dir.path());
+        copy.args(["--insecure-policy", "copy", "-q", "--dest-compress-format"]);
+        run(copy.args(["zstd:chunked", &from, &to]));
+        ok(&dir, &format!("diff {from} {to}"));
+    }
+    // Of the layer with the table, most is not read: it is not missed, until its file is.
+    let chunked = dir.join("big.chunked/blobs/sha256");
+    let blobs = names(&chunked).into_iter().map(|name| chunked.join(name));
+    let blob = blobs
+        .max_by_key(|path| fs::metadata(path).unwrap().len())
+        .unwrap();
+    let mut bytes = fs::read(&blob).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&blob, bytes).unwrap();
+    ok(&dir, "ls -R oci:big.chunked");
+    let (code, _, words) = run_in(dir.path(), ["copy", "oci:big.chunked", "x.squashfs"]);
+    assert_eq!(code, 2);
+    assert!(
+        words.contains("in oci:big.chunked: part of a file at byte "),
+        "{words}"
+    );
+    assert!(!names(dir.path()).contains(&"x.squashfs".to_owned()));
+}
+
+#[test]
 #[ignore = "needs root"]
 fn layers_are_merged_as_by_umoci() {
     let Some(umoci) = tool("umoci") else {

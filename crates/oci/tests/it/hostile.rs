@@ -4,6 +4,7 @@ use codec::Wrapper;
 use testkit::{ImageLayout, LAYER_RULES, Rng, TAR_LAYER, cases, layer};
 use tree::sha256;
 
+use crate::chunked::{Chunked, MEMBERS};
 use crate::layouts::packed;
 use crate::{limits, open, tree_of};
 
@@ -135,6 +136,31 @@ fn damage_headers(archive: &mut [u8], rng: &mut Rng) {
         let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
         header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
     }
+}
+
+#[test]
+fn damaged_tables_are_read_or_refused() {
+    let chunked = Chunked::of(&MEMBERS, 10);
+    let table = chunked.table();
+    let mut rng = Rng::new(36);
+    let (mut read, cases) = (0, cases(300));
+    for _ in 0..cases {
+        let mut text = table.clone().into_bytes();
+        for _ in 0..1 + rng.index(3) {
+            let at = rng.index(text.len());
+            match rng.index(3) {
+                0 => text[at] = *b"{}[]\",:0129".get(rng.index(11)).unwrap(),
+                1 => text[at] = rng.below(256) as u8,
+                _ => drop(text.drain(at..(at + rng.index(80)).min(text.len()))),
+            }
+        }
+        let text = String::from_utf8_lossy(&text);
+        if let Ok(tree) = tree_of(&chunked.image(&text)) {
+            read += 1;
+            let _ = testkit::use_all(&tree, &limits());
+        }
+    }
+    assert!(read > cases / 2, "{read} of {cases}");
 }
 
 #[test]

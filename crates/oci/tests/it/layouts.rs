@@ -117,12 +117,22 @@ fn layers_of_docker_archives_are_checked() {
     let archive = layer(["a=1"]);
     for stored in [archive.clone(), packed(Wrapper::Gzip, &archive)] {
         let layout = ImageLayout::docker("app", [(stored, layer(["a=2"]))]);
-        let error = tree_of(&layout).err().unwrap();
-        let words = error.to_string();
-        assert!(
-            words.starts_with("read 0/layer.tar: content of a blob"),
-            "{words}"
-        );
+        let words = tree_of(&layout).err().unwrap().to_string();
+        let part = "read 0/layer.tar: unpacked layer does not have its digest";
+        assert!(words.starts_with(part), "{words}");
+    }
+}
+
+#[test]
+fn unpacked_layers_have_the_digests_in_the_configuration() {
+    let (archive, other) = (layer(["a=1"]), layer(["a=2"]));
+    let gzip = packed(Wrapper::Gzip, &archive);
+    for (media_type, stored) in [(GZIP, gzip), (TAR_LAYER, archive)] {
+        let layers = [(media_type, stored, other.clone())];
+        let layout = ImageLayout::default().with("latest", "amd64", layers);
+        let words = tree_of(&layout).err().unwrap().to_string();
+        let part = "unpacked layer does not have its digest in the configuration";
+        assert!(words.contains(part), "{words}");
     }
 }
 

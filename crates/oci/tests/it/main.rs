@@ -1,5 +1,6 @@
 //! Tests of container images.
 
+mod chunked; // layers with a table of contents
 mod hostile; // layouts that are damaged or mean harm
 mod layouts; // images in directories and archives, compressed and not
 mod rules; // how layers are merged

@@ -46,7 +46,7 @@ pub use layers::LayerUsage;
 use member::{InArchive, MemberContent, Sparse};
 pub use options::{Notes, TarOptions};
 
-pub use write::{Summary, write};
+pub use write::{Summary, member_header, write};
 pub use write_layer::{file_header, is_whiteout, write_layer};
 
 /// Extents that one call of [`FileSystem::extents`] gives.

@@ -808,6 +808,7 @@ impl<'a> Window<'a> {
             return Ok(*block);
         }
         let len = to_usize(self.size.saturating_sub(at)).min(WINDOW_BYTES);
+        let len = len.min(self.archive.window_bytes());
         self.bytes.resize(len, 0);
         self.at = at;
         self.archive.read_exact_at(&mut self.bytes, at)?;

@@ -12,7 +12,8 @@ use super::pax::PaxHeader;
 use super::ustar::TypeFlag;
 
 use crate::{
-    EntryId, Error, Extents, FileId, FileKind, Ino, Inventory, Parallel, Progress, Result, ordered,
+    EntryId, Error, Extents, FileId, FileKind, Ino, Inventory, Metadata, Parallel, Progress,
+    Result, Xattr, ordered,
 };
 
 /// Content bytes per job. Larger files take several jobs. What is in flight should fit the
@@ -540,6 +541,33 @@ impl SparseLayout {
         map.resize(len, 0);
         Some(map)
     }
+}
+
+/// The header of a member of an archive that is put together from a description of its members.
+/// The content of a regular file follows it, and zeros up to a whole block of 512 bytes.
+pub fn member_header(
+    path: &[u8],
+    metadata: &Metadata,
+    is_hard_link: bool,
+    link_target: Vec<u8>,
+    xattrs: Vec<Xattr>,
+) -> Vec<u8> {
+    let header = PaxHeader {
+        path,
+        link_target,
+        metadata,
+        type_flag: if is_hard_link {
+            TypeFlag::Link
+        } else {
+            type_flag(metadata.kind)
+        },
+        stored_len: metadata.size,
+        xattrs,
+        sparse: None,
+    };
+    let mut out = Buffer::default();
+    header.emit(&mut out);
+    out.as_slice().to_vec()
 }
 
 fn type_flag(kind: FileKind) -> TypeFlag {
