@@ -21,6 +21,9 @@ pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 const BATCH_BYTES: usize = 256 << 10;
 /// How many files a batch has at most.
 const BATCH_FILES: usize = 512;
+/// The tables of known files: a table takes three times its room while it grows, and these do so
+/// one after another.
+const KNOWN_TABLES: usize = 64;
 
 /// The next data in the image.
 enum Unit {
@@ -55,8 +58,9 @@ pub(crate) struct Gather<'a> {
     packer: TailPacker,
     /// The number of the fragment block that is being filled.
     number: u32,
-    /// The first small file with this hash of its content.
-    known: HashMap<u64, FileId>,
+    /// The first small file with this hash of its content, of which 6 bits choose the table and
+    /// others are the key. Hashes of two contents that agree in these can only hide a duplicate.
+    known: Vec<HashMap<u32, FileId>>,
     /// How many files equal an earlier one.
     pub(crate) duplicates: u64,
     /// Buffers for batches, to be reused.
@@ -99,7 +103,7 @@ impl<'a> Gather<'a> {
             },
             packer: TailPacker::new(options.block_bytes.into()),
             number: 0,
-            known: HashMap::new(),
+            known: vec![HashMap::new(); KNOWN_TABLES],
             duplicates: 0,
             free: Vec::new(),
             scratch: vec![0; SMALL_BYTES as usize],
@@ -191,7 +195,9 @@ impl<'a> Gather<'a> {
     /// Puts a file into the fragment block, unless it equals an earlier one.
     fn pack(&mut self, part: &PackedTail, bytes: &[u8]) -> Result<()> {
         if part.is_hashed {
-            match self.known.get(&part.hash).copied() {
+            let table = (part.hash >> 32) as usize % KNOWN_TABLES;
+            let key = part.hash as u32;
+            match self.known[table].get(&key).copied() {
                 Some(original) if self.is_equal(original, bytes)? => {
                     self.plan.show(part.file, original);
                     self.duplicates += 1;
@@ -199,7 +205,7 @@ impl<'a> Gather<'a> {
                 }
                 Some(_) => {}
                 None => {
-                    self.known.insert(part.hash, part.file);
+                    self.known[table].insert(key, part.file);
                 }
             }
         }

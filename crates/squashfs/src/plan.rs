@@ -19,11 +19,10 @@ use crate::tail_packer::TailPacker;
 pub(crate) struct DataLayout {
     /// The files whose data is stored, in order.
     files: Vec<FileId>,
-    /// For each file of the inventory, the file whose data it refers to.
-    pub(crate) shows: Vec<FileId>,
     /// In the order in which they are stored.
     fragments: Vec<PlannedFragment>,
-    /// For each file of the inventory, the place of its tail, or [`NOWHERE`].
+    /// By file, up to the last one with either: the place of its tail; with [`SHOWN`] as the
+    /// offset, the file whose data it refers to; otherwise [`NOWHERE`].
     places: Vec<TailPosition>,
     block_bytes: u64,
     /// Which tails are packed.
@@ -43,6 +42,9 @@ const NOWHERE: TailPosition = TailPosition {
     fragment: u32::MAX,
     offset: 0,
 };
+
+/// An offset that no tail has.
+const SHOWN: u32 = u32::MAX;
 
 /// A fragment block.
 struct PlannedFragment {
@@ -185,15 +187,11 @@ impl DataLayout {
         let mut plan = DataLayout {
             files: Vec::new(),
             fragments: Vec::new(),
-            places: vec![NOWHERE; inventory.file_count() as usize],
+            places: Vec::new(),
             block_bytes,
             packing: options.fragments,
             exceptions: options.packing.clone(),
             has_plain_fragments: options.is_plain(None, flags::FRAGMENTS_PLAIN),
-            shows: inventory
-                .files()
-                .map(|file| duplicates.original(file).unwrap_or(file))
-                .collect(),
             keep: ours.filter(|_| is_some_kept && options.keep_blocks),
             keep_fragments: keep_fragments && options.keep_blocks,
         };
@@ -201,12 +199,16 @@ impl DataLayout {
             .names()
             .filter(|&entry| inventory.is_first_name(entry));
         for file in first_names.map(|entry| inventory.file(entry)) {
-            let is_stored = plan.shows[file.0 as usize] == file && !lost.has(file);
-            if inventory.kind(file) == FileKind::Regular && inventory.size(file) > 0 && is_stored {
+            if let Some(original) = duplicates.original(file) {
+                plan.show(file, original);
+            } else if inventory.kind(file) == FileKind::Regular
+                && inventory.size(file) > 0
+                && !lost.has(file)
+            {
                 plan.files.push(file);
             }
         }
-        plan.sort(&options.priorities);
+        plan.sort(inventory, &options.priorities);
         plan
     }
 
@@ -217,18 +219,34 @@ impl DataLayout {
 
     /// Makes a file show the data of an earlier one.
     pub(crate) fn show(&mut self, file: FileId, original: FileId) {
-        self.shows[file.0 as usize] = original;
+        let shown = TailPosition {
+            fragment: original.0,
+            offset: SHOWN,
+        };
+        self.place(file, shown);
+    }
+
+    /// The file whose data a file refers to, which may be itself.
+    pub(crate) fn shown(&self, file: FileId) -> FileId {
+        match self.places.get(file.0 as usize) {
+            Some(place) if place.offset == SHOWN => FileId(place.fragment),
+            _ => file,
+        }
     }
 
     /// Gives the tail of a file its place.
     pub(crate) fn place(&mut self, file: FileId, tail: TailPosition) {
-        self.places[file.0 as usize] = tail;
+        let index = file.0 as usize;
+        if self.places.len() <= index {
+            self.places.resize(index + 1, NOWHERE);
+        }
+        self.places[index] = tail;
     }
 
     /// The place of a file's tail, if it is in a fragment.
     pub(crate) fn tail(&self, file: FileId) -> Option<TailPosition> {
-        let tail = self.places[file.0 as usize];
-        (tail != NOWHERE).then_some(tail)
+        let tail = self.places.get(file.0 as usize).copied();
+        tail.filter(|&tail| tail != NOWHERE && tail.offset != SHOWN)
     }
 
     /// Whether the tail of a file of this size goes into a fragment.
@@ -258,13 +276,13 @@ impl DataLayout {
 
     /// Sorts the files by priority, if there are any priorities. Shared data gets the highest
     /// priority of the files that use it.
-    fn sort(&mut self, priorities: &[i16]) {
+    fn sort(&mut self, inventory: &Inventory, priorities: &[i16]) {
         if priorities.is_empty() {
             return;
         }
-        let mut highest = vec![i16::MIN; self.shows.len()];
-        for (shown, &priority) in self.shows.iter().zip(priorities) {
-            let highest = &mut highest[shown.0 as usize];
+        let mut highest = vec![i16::MIN; inventory.file_count() as usize];
+        for (file, &priority) in inventory.files().zip(priorities) {
+            let highest = &mut highest[self.shown(file).0 as usize];
             *highest = priority.max(*highest);
         }
         self.files
@@ -441,8 +459,12 @@ impl DataLayout {
 
     /// The files whose tails are in a fragment.
     pub(crate) fn files_in(&self, fragment: u32) -> impl Iterator<Item = FileId> {
-        let places = (0..).map(FileId).zip(&self.places);
-        places.filter_map(move |(file, tail)| (tail.fragment == fragment).then_some(file))
+        let files = (0..self.places.len() as u32).map(FileId);
+        let of = move |&file: &FileId| {
+            self.tail(file)
+                .is_some_and(|tail| tail.fragment == fragment)
+        };
+        files.filter(of)
     }
 
     /// The number of fragment blocks.

@@ -47,7 +47,7 @@ impl ExpectedImage<'_> {
 
     /// The start of a regular file's blocks, their size words, and the place of its tail.
     fn data(&self, file: FileId) -> (u64, &[u32], Option<TailPosition>) {
-        let shown = self.plan.shows[file.0 as usize];
+        let shown = self.plan.shown(file);
         let placed = self.data.placed(shown);
         let tail = self.plan.tail(shown);
         let bytes = self.plan.blocks_len(self.inventory.size(file), shown);

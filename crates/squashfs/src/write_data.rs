@@ -180,8 +180,8 @@ impl ImageWriter<'_> {
 
     fn finish_data(&mut self, plan: &DataLayout) {
         self.summary.image.data_bytes = self.at - SUPERBLOCK_BYTES as u64;
-        for (file, &shown) in self.inventory.files().zip(&plan.shows) {
-            self.lost.lose_with(file, shown);
+        for file in self.inventory.files() {
+            self.lost.lose_with(file, plan.shown(file));
         }
     }
 

@@ -173,7 +173,7 @@ impl ImageWriter<'_> {
             inode.number = number;
             inode.emit(&mut record);
             if let InodeFields::File(stored) = &inode.body {
-                let placed = data.placed(plan.shows[file.0 as usize]);
+                let placed = data.placed(plan.shown(file));
                 let count = stored.block_count(self.options.block_bytes) as usize;
                 for word in data.words(placed, count) {
                     record.extend(word.to_le_bytes());
@@ -298,7 +298,7 @@ impl ImageWriter<'_> {
         let size = self.inventory.size(file);
         inode.body = match kind {
             FileKind::Regular => {
-                let shown = plan.shows[file.0 as usize];
+                let shown = plan.shown(file);
                 let placed = data.placed(shown);
                 InodeFields::File(RegularFile {
                     start: placed.start,

@@ -9,6 +9,7 @@ mod extents;
 pub mod extract;
 mod followed;
 mod host;
+mod inode_index;
 mod joined;
 pub mod manifest;
 mod overlay;

@@ -1,5 +1,6 @@
 //! Finds identical files before anything is written, so that a container stores their content once.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -36,11 +37,11 @@ pub struct Duplicates {
     originals: HashMap<FileId, FileId>,
 }
 
-/// One of several files of the same size.
+/// One of several files of the same size. 16 bytes: all small files of a tree can be among them.
 #[derive(Clone, Copy, Debug)]
 struct SizedFile {
-    /// The size, and later also a hash of the content.
-    key: (u64, u64),
+    /// The size, and later a hash of size and content.
+    key: u64,
     /// The position of its first name in tree order.
     place: u32,
     file: FileId,
@@ -75,7 +76,7 @@ impl Duplicates {
                 && inventory.is_first_name(entry)
                 && size > bytes
             {
-                let key = (size, 0);
+                let key = size;
                 candidates.push(SizedFile { key, place, file });
             }
         }
@@ -88,16 +89,13 @@ impl Duplicates {
         shared.find_shared(&mut candidates, &mut duplicates)?;
         keep_groups(&mut candidates);
         // The heads decide most cases, and all small files; only big files are worth a second pass.
+        let is_big = |file: &mut SizedFile| file.key > HEAD_BYTES;
+        let mut big: Vec<SizedFile> = candidates.extract_if(.., is_big).collect();
         shared.hash(&mut candidates, 0..HEAD_BYTES)?;
-        let mut small: Vec<SizedFile> = Vec::new();
-        let mut big: Vec<SizedFile> = Vec::new();
-        for candidate in candidates {
-            let is_small = candidate.key.0 <= HEAD_BYTES;
-            if is_small { &mut small } else { &mut big }.push(candidate);
-        }
+        shared.hash(&mut big, 0..HEAD_BYTES)?;
         shared.hash(&mut big, HEAD_BYTES..u64::MAX)?;
-        small.append(&mut big);
-        shared.confirm(&small, &mut duplicates)?;
+        candidates.append(&mut big);
+        shared.confirm(&candidates, &mut duplicates)?;
         duplicates.resolve();
         Ok(duplicates)
     }
@@ -132,9 +130,16 @@ impl Duplicates {
 /// Sorts the candidates and keeps only those that share their key with another one.
 fn keep_groups(candidates: &mut Vec<SizedFile>) {
     candidates.sort_unstable_by_key(|candidate| (candidate.key, candidate.place));
-    let all = std::mem::take(candidates);
-    let groups = all.chunk_by(|a, b| a.key == b.key);
-    candidates.extend(groups.filter(|group| group.len() > 1).flatten());
+    let (mut at, mut kept) = (0, 0);
+    while let Some(group) = candidates[at..].chunk_by(|a, b| a.key == b.key).next() {
+        let len = group.len();
+        if len > 1 {
+            candidates.copy_within(at..at + len, kept);
+            kept += len;
+        }
+        at += len;
+    }
+    candidates.truncate(kept);
 }
 
 /// The subject and the means of a search.
@@ -157,35 +162,44 @@ impl DuplicateSearch<'_> {
         candidates: &mut Vec<SizedFile>,
         duplicates: &mut Duplicates,
     ) -> Result<()> {
-        let mut originals: HashMap<(u64, Vec<Extent>), FileId> = HashMap::new();
-        let mut all = candidates.drain(..);
-        let mut rest = Vec::new();
-        for candidate in all.by_ref() {
-            let ino = self.inventory.ino(candidate.file);
-            let extents = self.inventory.tree().extents(ino, 0);
-            let extents = extents.map_err(|error| self.in_file(candidate.file, error))?;
-            let has_identity = |extent: &Extent| !extent.kind.has_data() || extent.id.is_some();
-            if !extents.iter().all(has_identity) {
-                rest.push(candidate);
-                break;
+        let mut originals = HashMap::new();
+        let (mut has_identities, mut failed) = (true, Ok(()));
+        candidates.retain(|candidate| {
+            if !has_identities || failed.is_err() {
+                return true;
             }
-            let end = extents.last().map(|extent| extent.offset + extent.len);
-            let first = if end == Some(candidate.key.0) && extents.len() <= EXTENTS_MAX {
-                *originals
-                    .entry((candidate.key.0, extents))
-                    .or_insert(candidate.file)
-            } else {
-                candidate.file
-            };
-            if first == candidate.file {
-                rest.push(candidate);
-            } else {
-                duplicates.originals.insert(candidate.file, first);
+            let first = self.first_with_extents(candidate, &mut originals);
+            match first.map_err(|error| self.in_file(candidate.file, error)) {
+                Ok(Some(first)) if first != candidate.file => {
+                    duplicates.originals.insert(candidate.file, first);
+                    return false;
+                }
+                Ok(first) => has_identities = first.is_some(),
+                Err(error) => failed = Err(error),
             }
+            true
+        });
+        failed
+    }
+
+    /// The first file with the same size and extents, which may be this one; `None` if the source
+    /// provides no identities.
+    fn first_with_extents(
+        &self,
+        candidate: &SizedFile,
+        originals: &mut HashMap<(u64, Vec<Extent>), FileId>,
+    ) -> Result<Option<FileId>> {
+        let (file, size) = (candidate.file, candidate.key);
+        let extents = (self.inventory.tree()).extents(self.inventory.ino(file), 0)?;
+        let has_identity = |extent: &Extent| !extent.kind.has_data() || extent.id.is_some();
+        if !extents.iter().all(has_identity) {
+            return Ok(None);
         }
-        rest.extend(all);
-        *candidates = rest;
-        Ok(())
+        let end = extents.last().map(|extent| extent.offset + extent.len);
+        if end != Some(size) || extents.len() > EXTENTS_MAX {
+            return Ok(Some(file));
+        }
+        Ok(Some(*originals.entry((size, extents)).or_insert(file)))
     }
 
     /// Adds a hash of a range of the content to each key, and keeps candidates that still share
@@ -193,24 +207,28 @@ impl DuplicateSearch<'_> {
     fn hash(&self, candidates: &mut Vec<SizedFile>, range: Range<u64>) -> Result<()> {
         // Read neighbours in the tree together: their directories are open already.
         candidates.sort_unstable_by_key(|candidate| candidate.place);
-        let part = |candidate: &SizedFile| candidate.key.0.min(range.end) - range.start;
-        let mut hashed = Vec::with_capacity(candidates.len());
+        let size = |candidate: &SizedFile| self.inventory.size(candidate.file);
+        let part = |candidate: &SizedFile| size(candidate).min(range.end) - range.start;
+        // The same list takes the results: they come in order, after their files were taken.
+        let list = Cell::from_mut(&mut **candidates).as_slice_of_cells();
+        let mut rest = list.iter();
         ordered(
             self.parallel,
-            batches(candidates.drain(..), part).into_iter(),
+            batches(list.iter().map(Cell::get), part),
             || vec![0; BUFFER_BYTES],
             |buf, mut batch: Vec<SizedFile>| {
                 for candidate in &mut batch {
-                    candidate.key.1 = self.hash_of(candidate, range.clone(), buf)?;
+                    candidate.key = self.hash_of(candidate, range.clone(), buf)?;
                 }
                 Ok(batch)
             },
             |batch| {
-                hashed.extend(batch);
+                for (hashed, place) in batch.into_iter().zip(rest.by_ref()) {
+                    place.set(hashed);
+                }
                 Ok::<_, Error>(())
             },
         )?;
-        *candidates = hashed;
         keep_groups(candidates);
         Ok(())
     }
@@ -218,9 +236,9 @@ impl DuplicateSearch<'_> {
     /// Adds the blocks in a range that are not all zeros to a file's hash, each run of them with
     /// its offset.
     fn hash_of(&self, candidate: &SizedFile, range: Range<u64>, buf: &mut [u8]) -> Result<u64> {
-        let (size, seed) = candidate.key;
+        let size = self.inventory.size(candidate.file);
         let ino = self.inventory.ino(candidate.file);
-        let mut hash = Xxh64::new(seed);
+        let mut hash = Xxh64::new(candidate.key);
         let mut hashed_to = range.start;
         for_each_nonzero(
             self.inventory.tree(),
@@ -255,10 +273,11 @@ impl DuplicateSearch<'_> {
         }
         groups.sort_unstable_by_key(|group| group.first.place);
         let files = |group: &EqualFiles| 1 + group.others.len() as u64;
-        let bytes = |group: &EqualFiles| group.first.key.0.saturating_mul(files(group));
+        let size = |group: &EqualFiles| self.inventory.size(group.first.file);
+        let bytes = |group: &EqualFiles| size(group).saturating_mul(files(group));
         ordered(
             self.parallel,
-            batches(groups, bytes).into_iter(),
+            batches(groups.into_iter(), bytes),
             || (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]),
             |(buf, other_buf), mut batch: Vec<EqualFiles>| {
                 for group in &mut batch {
@@ -284,7 +303,8 @@ impl DuplicateSearch<'_> {
         buf: &mut [u8],
         other_buf: &mut [u8],
     ) -> Result<()> {
-        let size = group.first.key.0;
+        let size = self.inventory.size(group.first.file);
+        (group.others).retain(|other| self.inventory.size(other.file) == size);
         let reader = |candidate: SizedFile| ComparedFile {
             source: self,
             candidate,
@@ -381,19 +401,18 @@ impl ComparedFile<'_> {
 }
 
 /// Puts neighbours together until they are worth a thread's attention.
-fn batches<T>(items: impl IntoIterator<Item = T>, bytes: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
-    let mut all = Vec::new();
-    let (mut batch, mut sum) = (Vec::new(), 0u64);
-    for item in items {
-        sum = sum.saturating_add(bytes(&item).saturating_add(FILE_COST_BYTES));
-        batch.push(item);
-        if sum >= BATCH_BYTES {
-            all.push(std::mem::take(&mut batch));
-            sum = 0;
+fn batches<T>(
+    mut items: impl Iterator<Item = T>,
+    bytes: impl Fn(&T) -> u64,
+) -> impl Iterator<Item = Vec<T>> {
+    std::iter::from_fn(move || {
+        let (mut batch, mut sum) = (Vec::new(), 0u64);
+        while sum < BATCH_BYTES
+            && let Some(item) = items.next()
+        {
+            sum = sum.saturating_add(bytes(&item).saturating_add(FILE_COST_BYTES));
+            batch.push(item);
         }
-    }
-    if !batch.is_empty() {
-        all.push(batch);
-    }
-    all
+        (!batch.is_empty()).then_some(batch)
+    })
 }

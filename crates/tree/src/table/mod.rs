@@ -66,9 +66,15 @@ impl<const N: usize> RecordTable<N> {
     /// A record.
     #[inline]
     pub fn get(&self, index: usize) -> [u32; N] {
+        self.with(index, |record| *record)
+    }
+
+    /// Calls `read` with a record. In memory, nothing but the words that it needs is loaded.
+    #[inline]
+    pub(crate) fn with<T>(&self, index: usize, read: impl Fn(&[u32; N]) -> T) -> T {
         match &self.paged {
-            None => self.records[index],
-            Some(paged) => paged.get(index),
+            None => read(&self.records[index]),
+            Some(paged) => read(&paged.get(index)),
         }
     }
 

@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 
-use testkit::{NASTY_SPARSE_BYTES, TempDir, nasty_tree, tool};
+use testkit::{MemoryFs, NASTY_SPARSE_BYTES, TempDir, nasty_tree, tool};
 use tree::{
-    EntryId, Error, ExtentKind, FileKind, FileSystem, HostDir, HostTimes, Ino, Inventory, Limits,
-    WalkStep,
+    DirEntry, EntryId, Error, ExtentKind, FileKind, FileSystem, HostDir, HostTimes, Ino, Inventory,
+    Limits, Time, WalkStep,
 };
 
 fn inventory(host: &HostDir) -> Inventory<'_> {
@@ -56,7 +56,7 @@ fn names_and_metadata_are_those_that_find_prints() {
     let host = HostDir::open(dir.path()).unwrap();
     let inventory = inventory(&host);
     assert_eq!(inventory.entry_count() as usize, expected.len());
-    let time = |time: tree::Time| format!("{}.{:09}", time.seconds, time.nanoseconds);
+    let time = |time: Time| format!("{}.{:09}", time.seconds, time.nanoseconds);
     for entry in inventory.names() {
         let path = inventory.path(entry);
         let file = inventory.file(entry);
@@ -103,7 +103,7 @@ fn times_and_devices_are_those_of_lstat() {
         let path = dir.path().join(std::ffi::OsStr::from_bytes(&path));
         let expected = fs::symlink_metadata(&path).unwrap();
         let got = inventory.metadata(inventory.file(entry));
-        let time = |time: tree::Time| (time.seconds, i64::from(time.nanoseconds));
+        let time = |time: Time| (time.seconds, i64::from(time.nanoseconds));
         assert_eq!(time(got.mtime), (expected.mtime(), expected.mtime_nsec()));
         let ctime = got.ctime.map(time);
         assert_eq!(ctime, Some((expected.ctime(), expected.ctime_nsec())));
@@ -478,7 +478,7 @@ fn what_the_kernel_shows_of_itself_is_listed_but_not_copied() {
 }
 
 #[test]
-fn an_inventory_takes_52_bytes_for_a_file_and_its_name() {
+fn an_inventory_takes_44_bytes_for_a_file_and_its_name() {
     let dir = TempDir::new();
     for file in 0..500 {
         File::create(dir.join(format!("{file:07}"))).unwrap();
@@ -487,7 +487,7 @@ fn an_inventory_takes_52_bytes_for_a_file_and_its_name() {
     let mut inventory = inventory(&host);
     let bytes = inventory.memory_bytes();
     // The name is counted with its length; 512 bytes are shared by all files.
-    assert!(bytes <= 501 * (52 + 8) + 512, "{bytes}");
+    assert!(bytes <= 501 * (44 + 8) + 512, "{bytes}");
     inventory.drop_nanoseconds();
     let mut files = inventory.files();
     assert!(files.all(|file| inventory.metadata(file).mtime.nanoseconds == 0));
@@ -495,4 +495,71 @@ fn an_inventory_takes_52_bytes_for_a_file_and_its_name() {
     let entry = inventory.find(b"0000123").unwrap();
     let found = inventory.metadata(inventory.file(entry));
     assert_eq!((found.uid, found.mtime.seconds), (stat.uid(), stat.mtime()));
+}
+
+#[test]
+fn a_directory_that_is_listed_again_has_the_same_files() {
+    let dir = TempDir::new();
+    for file in 0..300 {
+        fs::write(dir.join(format!("{file:03}")), format!("content {file}")).unwrap();
+    }
+    fs::hard_link(dir.join("007"), dir.join("another name")).unwrap();
+    let host = HostDir::open(dir.path()).unwrap();
+    let list = || host.read_dir(host.root()).unwrap();
+    let first = list();
+    let named = |list: &[DirEntry], name: &str| {
+        let entry = list.iter().find(|entry| *entry.name == *name.as_bytes());
+        entry.unwrap().ino
+    };
+    assert_eq!(named(&first, "007"), named(&first, "another name"));
+    assert_eq!(list(), first);
+    fs::rename(dir.join("123"), dir.join("renamed")).unwrap();
+    fs::write(dir.join("new"), b"").unwrap();
+    let second = list();
+    assert_eq!(named(&second, "renamed"), named(&first, "123"));
+    assert!(!first.iter().any(|old| old.ino == named(&second, "new")));
+    let mut content = [0; 20];
+    let len = host.read_at(named(&second, "renamed"), 0, &mut content);
+    assert_eq!(&content[..len.unwrap()], b"content 123");
+}
+
+#[test]
+fn times_of_any_year_are_those_of_the_tree() {
+    let mut tree = MemoryFs::new();
+    let root = tree.root();
+    // The ends of what a record holds, and what lies beyond.
+    let seconds = [0, -1, -1 << 31, (-1 << 31) - 1, (7 << 31) - 1, 7 << 31];
+    let mut times: Vec<(i64, u32)> = seconds.map(|seconds| (seconds, 999_999_999)).to_vec();
+    times.extend([
+        (i64::MIN, 0),
+        (i64::MAX, 7),
+        (5, 1_000_000_000),
+        (5, u32::MAX),
+    ]);
+    for (number, &(seconds, nanoseconds)) in times.iter().enumerate() {
+        let file = tree.add_file(root, format!("{number:02}"), b"");
+        tree.metadata_mut(file).mtime = Time {
+            seconds,
+            nanoseconds,
+        };
+    }
+    let inventory = Inventory::of(&tree, &Limits::default()).unwrap();
+    let all = |inventory: &Inventory<'_>| -> Vec<(i64, u32)> {
+        let mtimes = inventory.names().skip(1).map(|entry| {
+            let mtime = inventory.metadata(inventory.file(entry)).mtime;
+            (mtime.seconds, mtime.nanoseconds)
+        });
+        mtimes.collect()
+    };
+    assert_eq!(all(&inventory), times);
+    let mut rest = inventory.without(|entry| *inventory.name(entry) == *b"00");
+    assert_eq!(all(&rest), times[1..]);
+    rest.drop_nanoseconds();
+    let whole = times[1..].iter().map(|&(seconds, _)| (seconds, 0));
+    assert!(all(&rest).into_iter().eq(whole));
+    for limit in [7 << 31, 4, -1 << 31, i64::MIN] {
+        rest.limit_mtimes(limit);
+        let limited = (times[1..].iter()).map(|&(seconds, _)| (seconds.min(limit), 0));
+        assert!(all(&rest).into_iter().eq(limited), "{limit}");
+    }
 }

@@ -6,27 +6,27 @@
 //! A file that was moved or replaced after it was listed is an error, and so is content that
 //! changed since.
 
+mod inodes;
 mod items;
 mod steps;
 mod stored;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use hashbrown::HashTable;
 use linux::{OpenFlags, Stat, Timestamp};
 
 use super::{
     Checksum, Device, DirEntry, Extent, ExtentKind, FileAttributes, FileKind, FileSystem, Ino,
     Metadata, NOTHING_ENCODED, Storage, StoreId, Time, Xattr, is_valid_name,
 };
-use crate::{Error, Result, high_u32, low_u32, wide_u64};
+use crate::{Error, Result};
+use inodes::{InodeTable, ROOT, Volume};
 pub use steps::{HostFile, HostStep, walk_host_dir};
 use stored::{EXTENTS_MAX, OpenInode, StoredExtents};
 
@@ -52,8 +52,6 @@ const ATTRIBUTES: u64 = 0x04 | 0x10 | 0x20 | 0x40;
 const KERNEL_VIEW: &str =
     "copying files of proc, sysfs and the like, which do not report their true size";
 
-const ROOT: Ino = Ino(0);
-
 /// Which times of the files a [`HostDir`] states, in addition to the modification time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostTimes {
@@ -71,8 +69,8 @@ pub enum HostTimes {
 ///
 /// Sizes and times are those of the last [`FileSystem::metadata`] call or listing. Reading a file
 /// whose size or change time differs from that fails, so a copy never mixes two states. Attributes
-/// are those that `statx` reports. Memory use grows with the number of listed files, by about 50
-/// bytes each.
+/// are those that `statx` reports. Memory use grows with the number of listed files, by about 20
+/// bytes each and their names, and by 10 more if a directory is listed again.
 #[derive(Debug)]
 pub struct HostDir {
     root: OwnedFd,
@@ -303,7 +301,7 @@ impl HostDir {
     fn check_identity(&self, ino: Ino, stat: &Stat) -> Result<()> {
         let table = self.table();
         let inode = table.inode(ino)?;
-        if (table.volume(inode), inode.ino()) != (Volume::of(stat), stat.ino) {
+        if (table.volume(inode), table.ino(inode)) != (Volume::of(stat), stat.ino) {
             return Err(Error::Changed);
         }
         Ok(())
@@ -659,7 +657,7 @@ impl HostDir {
         Ok(OpenInode {
             file,
             device: table.volume(inode).device,
-            ino: inode.ino(),
+            ino: table.ino(inode),
             size: linux::stat(file)?.size,
         })
     }
@@ -782,186 +780,6 @@ fn metadata(stat: &Stat, times: HostTimes) -> Result<Metadata> {
 
 fn lock<T>(handles: &Mutex<Handles<T>>) -> std::sync::MutexGuard<'_, Handles<T>> {
     handles.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn full() -> Error {
-    Error::Limit("more files than a host directory can number")
-}
-
-/// Every listed file, by number: an `Ino` is an index into this. 20 bytes per file, plus the name.
-#[derive(Debug, Default)]
-struct InodeTable {
-    inodes: Vec<HostInode>,
-    /// For each inode, a length byte and the name.
-    names: Vec<u8>,
-    volumes: Vec<Volume>,
-    /// Parent directory and volume, by index: most files of a directory share them.
-    places: Vec<(u32, u32)>,
-    /// The size of each inode when it was listed first, if changes are accepted.
-    sizes: Option<Vec<u64>>,
-    by_identity: HashTable<u32>,
-    hasher: RandomState,
-}
-
-/// A device, as one of its mounts shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Volume {
-    device: (u32, u32),
-    mount: u64,
-}
-
-impl Volume {
-    fn of(stat: &Stat) -> Volume {
-        Volume {
-            device: stat.dev,
-            mount: stat.mount,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct HostInode {
-    /// Low and high half, so that nothing is padded.
-    ino: [u32; 2],
-    /// An index into [`InodeTable::places`].
-    place: u32,
-    name_at: u32,
-    /// A hash of size and change time.
-    stamp: u32,
-}
-
-const _: () = assert!(size_of::<HostInode>() == 20);
-
-impl HostInode {
-    fn ino(self) -> u64 {
-        wide_u64(self.ino[0], self.ino[1])
-    }
-}
-
-impl InodeTable {
-    /// The number of the file that `stat` describes: a new one, unless the inode has one already.
-    fn add(&mut self, parent: u32, name: &[u8], stat: &Stat) -> Result<Ino> {
-        let place = Volume::of(stat);
-        let volume = match self.volumes.iter().position(|&known| known == place) {
-            Some(volume) => volume as u32,
-            None => {
-                self.volumes.push(place);
-                self.volumes.len() as u32 - 1
-            }
-        };
-        let hash = self.hasher.hash_one((volume, stat.ino));
-        let is_same = |&index: &u32| {
-            let inode = self.inodes[index as usize];
-            inode.ino() == stat.ino && self.places[inode.place as usize].1 == volume
-        };
-        if let Some(&known) = self.by_identity.find(hash, is_same) {
-            let inode = self.inodes[known as usize];
-            let is_elsewhere = self.parent(inode) != parent || self.name(inode) != name;
-            // A file with only one name was renamed, or reuses the number of a removed file. A
-            // directory keeps the path under which it was found first, so that renaming cannot turn
-            // the path to the root into a loop.
-            if is_elsewhere && stat.nlink <= 1 && !stat.is_dir() {
-                let name_at = self.add_name(name)?;
-                self.inodes[known as usize] = HostInode {
-                    place: self.add_place(parent, volume),
-                    name_at,
-                    ..inode
-                };
-            }
-            let ino = Ino(known.into());
-            self.refresh(ino, stat);
-            return Ok(ino);
-        }
-        let index = u32::try_from(self.inodes.len()).map_err(|_| full())?;
-        let name_at = self.add_name(name)?;
-        let inode = HostInode {
-            ino: [low_u32(stat.ino), high_u32(stat.ino)],
-            place: self.add_place(parent, volume),
-            name_at,
-            stamp: self.stamp(stat),
-        };
-        self.inodes.push(inode);
-        if let Some(sizes) = &mut self.sizes {
-            sizes.resize(index as usize, 0);
-            sizes.push(stat.size);
-        }
-        let (inodes, places, hasher) = (&self.inodes, &self.places, &self.hasher);
-        self.by_identity.insert_unique(hash, index, |&index| {
-            let inode = inodes[index as usize];
-            hasher.hash_one((places[inode.place as usize].1, inode.ino()))
-        });
-        Ok(Ino(index.into()))
-    }
-
-    /// The index of this place: the last one if possible, since a directory is listed at once.
-    fn add_place(&mut self, parent: u32, volume: u32) -> u32 {
-        if self.places.last() != Some(&(parent, volume)) {
-            self.places.push((parent, volume));
-        }
-        self.places.len() as u32 - 1 // one for each file at most
-    }
-
-    fn parent(&self, inode: HostInode) -> u32 {
-        self.places[inode.place as usize].0
-    }
-
-    fn volume(&self, inode: HostInode) -> Volume {
-        self.volumes[self.places[inode.place as usize].1 as usize]
-    }
-
-    fn add_name(&mut self, name: &[u8]) -> Result<u32> {
-        let name_at = u32::try_from(self.names.len()).map_err(|_| full())?;
-        self.names.push(name.len() as u8); // the kernel gives at most 255
-        self.names.extend_from_slice(name);
-        Ok(name_at)
-    }
-
-    fn refresh(&mut self, ino: Ino, stat: &Stat) {
-        let stamp = self.stamp(stat);
-        // What was listed first counts if changes are accepted.
-        if self.sizes.is_none()
-            && let Some(inode) = self.inodes.get_mut(ino.0 as usize)
-        {
-            inode.stamp = stamp;
-        }
-    }
-
-    fn listed_size(&self, ino: Ino) -> Option<u64> {
-        self.sizes.as_ref()?.get(ino.0 as usize).copied()
-    }
-
-    fn stamp(&self, stat: &Stat) -> u32 {
-        let changed = (stat.mtime.seconds, stat.mtime.nanoseconds);
-        self.hasher.hash_one((stat.size, changed)) as u32
-    }
-
-    fn index(&self, ino: Ino) -> Result<u32> {
-        let index = u32::try_from(ino.0).ok();
-        let index = index.filter(|&index| (index as usize) < self.inodes.len());
-        index.ok_or(Error::NotFound)
-    }
-
-    fn inode(&self, ino: Ino) -> Result<HostInode> {
-        Ok(self.inodes[self.index(ino)? as usize])
-    }
-
-    fn name(&self, inode: HostInode) -> &[u8] {
-        let at = inode.name_at as usize;
-        let len = usize::from(self.names[at]);
-        &self.names[at + 1..at + 1 + len]
-    }
-
-    /// The path from the root under which the file was found first.
-    fn path(&self, mut ino: Ino) -> Result<Vec<u8>> {
-        let mut names = Vec::new();
-        while ino != ROOT {
-            let inode = self.inode(ino)?;
-            names.push(self.name(inode));
-            ino = Ino(self.parent(inode).into());
-        }
-        names.reverse();
-        Ok(names.join(&b'/'))
-    }
 }
 
 /// The most recently used open files, the last one first.

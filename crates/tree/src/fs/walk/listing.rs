@@ -1,7 +1,7 @@
 //! Lists a tree.
 
-use super::known::InodeIndex;
 use super::{EntryId, FileId, FileRecord, Inventory, NameRecord, OwnerRecord, is_valid_name};
+use crate::fs::inode_index::InodeIndex;
 use crate::fs::{DirEntry, FileKind, FileSystem, Ino, Metadata};
 use crate::{Error, Limits, Result, Scratch, high_u32, low_u32, wide_u64};
 
@@ -54,6 +54,7 @@ impl<'a> Listing<'a> {
             return Err(Error::NotADirectory.in_file("read", b""));
         }
         self.add_entry(b"", 0, 0)?;
+        self.meet(root);
         self.add_file(root, &metadata)?;
         // Directories still to be read, with their depth. The last one is next, so the walk is
         // depth first.
@@ -69,6 +70,7 @@ impl<'a> Listing<'a> {
         self.inventory.find_first_names();
         self.inventory.files.shrink_to_fit();
         self.inventory.times.shrink_to_fit();
+        self.inventory.far_times.shrink_to_fit();
         self.inventory.entries.shrink_to_fit();
         self.inventory.names.shrink_to_fit();
         Ok(self.inventory)
@@ -139,7 +141,7 @@ impl<'a> Listing<'a> {
                 "a file's type differs from its directory entry",
             ));
         }
-        let met = self.known.find(&self.inventory, child.ino);
+        let met = self.meet(child.ino);
         // No links: each name is a file of its own.
         let is_link = metadata.nlink > 0 || child.kind == FileKind::Directory;
         let file = match met.filter(|_| is_link) {
@@ -157,11 +159,20 @@ impl<'a> Listing<'a> {
                 if self.inventory.kind(FileId(file)) != child.kind {
                     return Err(Error::Inconsistent("a file has two types"));
                 }
-                self.inventory.change(file, |record| record.names += 1);
+                self.inventory
+                    .change(file, |record| record.owner.names += 1);
                 file
             }
         };
         self.add_entry(&child.name, file, parent.0)
+    }
+
+    /// The file with this number, if it was met.
+    fn meet(&mut self, ino: Ino) -> Option<u32> {
+        let inventory = &self.inventory;
+        let files = inventory.files().map(|file| file.0);
+        self.known
+            .meet(ino.0, files, |file| inventory.ino(FileId(file)).0)
     }
 
     fn add_entry(&mut self, name: &[u8], file: u32, parent: u32) -> Result<()> {
@@ -223,9 +234,7 @@ impl<'a> Listing<'a> {
         let record = FileRecord {
             ino: ino.0,
             size,
-            mtime_seconds: metadata.mtime.seconds,
-            mtime_nanoseconds: metadata.mtime.nanoseconds,
-            names: 1,
+            mtime: self.inventory.pack_time(metadata.mtime),
             first_entry: self
                 .inventory
                 .entry_count()
@@ -234,6 +243,7 @@ impl<'a> Listing<'a> {
                 uid: metadata.uid,
                 gid: metadata.gid,
                 nlink: metadata.nlink.max(1),
+                names: 1,
                 attributes: metadata.attributes.0,
                 permissions: metadata.permissions,
                 kind: metadata.kind,
@@ -242,7 +252,9 @@ impl<'a> Listing<'a> {
         };
         self.inventory.push(&record);
         let has_names = metadata.nlink > 1 && metadata.kind != FileKind::Directory;
-        self.known.add(&self.inventory, file, ino, has_names);
+        let inventory = &self.inventory;
+        self.known
+            .add(file, has_names, |file| inventory.ino(FileId(file)).0);
         Ok(file)
     }
 }

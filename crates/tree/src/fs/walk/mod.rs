@@ -1,9 +1,8 @@
 //! The inventory: a whole tree, sorted, with hard links merged, and without file data.
 //!
-//! Every container is made from an inventory. It holds a file's metadata and name in about 70
+//! Every container is made from an inventory. It holds a file's metadata and name in about 60
 //! bytes, and about 36 more if there are other times than the modification time.
 
-mod known;
 mod listing;
 mod owners;
 mod without;
@@ -45,8 +44,10 @@ pub enum WalkStep {
 pub struct Inventory<'t> {
     tree: &'t dyn FileSystem,
     /// Each is a [`FileRecord`], but for its owner.
-    files: RecordTable<10>,
+    files: RecordTable<8>,
     owners: OwnerTable,
+    /// Modification times that do not fit in a record.
+    far_times: RecordTable<3>,
     /// Parallel to `files` if any file has one of these times, otherwise empty.
     times: RecordTable<9>,
     /// Each is a [`NameRecord`]. Those of a directory are adjacent, sorted by name.
@@ -56,29 +57,36 @@ pub struct Inventory<'t> {
     content_bytes: u64,
 }
 
-/// One file. 40 bytes when packed.
+/// One file. 32 bytes when packed.
 #[derive(Clone, Copy, Debug)]
 struct FileRecord {
     ino: u64,
     /// Size of a regular file or symbolic link, number of a device, or first entry and end of a
     /// directory.
     size: u64,
-    mtime_seconds: i64,
-    mtime_nanoseconds: u32,
-    /// The number of names in this tree.
-    names: u32,
+    /// Seconds since [`FIRST_SECOND`], above 30 bits of nanoseconds; with [`FAR_TIME`] there, an
+    /// index into [`Inventory::far_times`].
+    mtime: u64,
     /// The first name in tree order.
     first_entry: u32,
     owner: OwnerRecord,
 }
 
-/// The part of a file's metadata that few files have alone. 20 bytes when packed.
+/// The first of the 2^34 seconds that ext4 can store, in 1901.
+const FIRST_SECOND: i64 = -1 << 31;
+
+/// More nanoseconds than a second has, and all of their bits.
+const FAR_TIME: u64 = (1 << 30) - 1;
+
+/// The part of a file's metadata that few files have alone. 24 bytes when packed.
 #[derive(Clone, Copy, Debug)]
 struct OwnerRecord {
     uid: u32,
     gid: u32,
     /// As the container states it.
     nlink: u32,
+    /// The number of names in this tree.
+    names: u32,
     attributes: u32,
     permissions: u16,
     kind: FileKind,
@@ -101,43 +109,55 @@ struct NameRecord {
 
 impl FileRecord {
     /// The record, with the number of its owner.
-    fn pack(&self, owner: u32) -> [u32; 10] {
-        let seconds = self.mtime_seconds.cast_unsigned();
+    fn pack(&self, owner: u32) -> [u32; 8] {
         [
             low_u32(self.ino),
             high_u32(self.ino),
             low_u32(self.size),
             high_u32(self.size),
-            low_u32(seconds),
-            high_u32(seconds),
-            self.mtime_nanoseconds,
-            self.names,
+            low_u32(self.mtime),
+            high_u32(self.mtime),
             self.first_entry,
             owner,
         ]
     }
 
     #[inline]
-    fn unpack(words: [u32; 10], owner: OwnerRecord) -> FileRecord {
+    fn unpack(words: &[u32; 8], owner: OwnerRecord) -> FileRecord {
         let wide = |at: usize| wide_u64(words[at], words[at + 1]);
         FileRecord {
             ino: wide(0),
             size: wide(2),
-            mtime_seconds: wide(4).cast_signed(),
-            mtime_nanoseconds: words[6],
-            names: words[7],
-            first_entry: words[8],
+            mtime: wide(4),
+            first_entry: words[6],
             owner,
+        }
+    }
+
+    /// The size of a regular file or symbolic link.
+    fn content_size(&self) -> u64 {
+        match self.owner.kind {
+            FileKind::Regular | FileKind::Symlink => self.size,
+            _ => 0,
+        }
+    }
+
+    /// The entries of a directory.
+    fn entry_range(&self) -> Range<u32> {
+        match self.owner.kind {
+            FileKind::Directory => high_u32(self.size)..low_u32(self.size),
+            _ => 0..0,
         }
     }
 }
 
 impl OwnerRecord {
-    fn pack(self) -> [u32; 5] {
+    fn pack(self) -> [u32; 6] {
         [
             self.uid,
             self.gid,
             self.nlink,
+            self.names,
             self.attributes,
             u32::from(self.permissions)
                 | self.kind.mode_bits() >> 12 << 16
@@ -146,11 +166,12 @@ impl OwnerRecord {
     }
 
     #[inline]
-    fn unpack([uid, gid, nlink, attributes, bits]: [u32; 5]) -> OwnerRecord {
+    fn unpack(&[uid, gid, nlink, names, attributes, bits]: &[u32; 6]) -> OwnerRecord {
         OwnerRecord {
             uid,
             gid,
             nlink,
+            names,
             attributes,
             permissions: bits as u16,
             // Only kinds are packed.
@@ -181,6 +202,7 @@ impl<'t> Inventory<'t> {
             tree,
             files: RecordTable::new(scratch),
             owners: OwnerTable::new(scratch),
+            far_times: RecordTable::new(scratch),
             times: RecordTable::new(scratch),
             entries: RecordTable::new(scratch),
             names: Strings::new(scratch),
@@ -221,8 +243,9 @@ impl<'t> Inventory<'t> {
 
     #[inline]
     fn record(&self, file: FileId) -> FileRecord {
-        let words = self.files.get(file.0 as usize);
-        FileRecord::unpack(words, OwnerRecord::unpack(self.owners.get(words[9])))
+        self.files.with(file.0 as usize, |words| {
+            FileRecord::unpack(words, self.owners.with(words[7], OwnerRecord::unpack))
+        })
     }
 
     fn push(&mut self, record: &FileRecord) {
@@ -242,13 +265,40 @@ impl<'t> Inventory<'t> {
         self.files.set(file as usize, record.pack(number));
     }
 
+    fn pack_time(&mut self, time: Time) -> u64 {
+        let since = time.seconds.wrapping_sub(FIRST_SECOND).cast_unsigned();
+        if since < 1 << 34 && time.nanoseconds < 1_000_000_000 {
+            return since << 30 | u64::from(time.nanoseconds);
+        }
+        let number = self.far_times.len() as u64; // one for each file at most
+        let seconds = time.seconds.cast_unsigned();
+        let record = [low_u32(seconds), high_u32(seconds), time.nanoseconds];
+        self.far_times.push(record);
+        number << 30 | FAR_TIME
+    }
+
+    fn unpack_time(&self, mtime: u64) -> Time {
+        if mtime & FAR_TIME == FAR_TIME {
+            let [low, high, nanoseconds] = self.far_times.get((mtime >> 30) as usize);
+            return Time {
+                seconds: wide_u64(low, high).cast_signed(),
+                nanoseconds,
+            };
+        }
+        Time {
+            seconds: (mtime >> 30).cast_signed() + FIRST_SECOND,
+            nanoseconds: low_u32(mtime & FAR_TIME),
+        }
+    }
+
+    #[inline]
     fn entry(&self, entry: EntryId) -> NameRecord {
-        let [name_at, file, parent] = self.entries.get(entry.0 as usize);
-        NameRecord {
+        let read = |&[name_at, file, parent]: &[u32; 3]| NameRecord {
             name_at,
             file,
             parent,
-        }
+        };
+        self.entries.with(entry.0 as usize, read)
     }
 
     fn other_times(&self, file: FileId) -> OtherTimes {
@@ -270,11 +320,7 @@ impl<'t> Inventory<'t> {
 
     /// The file's size, as in [`Metadata::size`].
     pub fn size(&self, file: FileId) -> u64 {
-        let record = self.record(file);
-        match record.owner.kind {
-            FileKind::Regular | FileKind::Symlink => record.size,
-            _ => 0,
-        }
+        self.record(file).content_size()
     }
 
     /// The extents of a regular file, from its beginning.
@@ -285,7 +331,7 @@ impl<'t> Inventory<'t> {
     /// The number of names of the file in this tree. [`Metadata::nlink`], which the container
     /// states, can differ.
     pub fn name_count(&self, file: FileId) -> u32 {
-        self.record(file).names
+        self.record(file).owner.names
     }
 
     /// The file's metadata, except its identity, which is not kept.
@@ -313,12 +359,9 @@ impl<'t> Inventory<'t> {
             uid: owner.uid,
             gid: owner.gid,
             nlink: owner.nlink,
-            size: self.size(file),
+            size: record.content_size(),
             rdev,
-            mtime: Time {
-                seconds: record.mtime_seconds,
-                nanoseconds: record.mtime_nanoseconds,
-            },
+            mtime: self.unpack_time(record.mtime),
             atime: other(0),
             ctime: other(1),
             btime: other(2),
@@ -335,7 +378,15 @@ impl<'t> Inventory<'t> {
     /// Rounds all times down to whole seconds.
     pub fn drop_nanoseconds(&mut self) {
         for file in 0..self.file_count() {
-            self.change(file, |record| record.mtime_nanoseconds = 0);
+            self.change(file, |record| {
+                if record.mtime & FAR_TIME != FAR_TIME {
+                    record.mtime &= !FAR_TIME;
+                }
+            });
+        }
+        for index in 0..self.far_times.len() {
+            let [low, high, _] = self.far_times.get(index);
+            self.far_times.set(index, [low, high, 0]);
         }
         for index in 0..self.times.len() {
             let mut times = self.times.get(index);
@@ -348,11 +399,14 @@ impl<'t> Inventory<'t> {
 
     /// Makes no modification time later than this one, in seconds since 1970.
     pub fn limit_mtimes(&mut self, latest: i64) {
+        let limit = self.pack_time(Time {
+            seconds: latest,
+            nanoseconds: 0,
+        });
         for file in 0..self.file_count() {
-            if self.record(FileId(file)).mtime_seconds >= latest {
-                self.change(file, |record| {
-                    (record.mtime_seconds, record.mtime_nanoseconds) = (latest, 0);
-                });
+            let mtime = self.record(FileId(file)).mtime;
+            if self.unpack_time(mtime).seconds >= latest {
+                self.change(file, |record| record.mtime = limit);
             }
         }
     }
@@ -374,11 +428,7 @@ impl<'t> Inventory<'t> {
     }
 
     fn entry_range(&self, dir: FileId) -> Range<u32> {
-        let record = self.record(dir);
-        match record.owner.kind {
-            FileKind::Directory => high_u32(record.size)..low_u32(record.size),
-            _ => 0..0,
-        }
+        self.record(dir).entry_range()
     }
 
     /// The file with this name.
@@ -481,6 +531,7 @@ impl<'t> Inventory<'t> {
     pub fn memory_bytes(&self) -> usize {
         self.files.memory_bytes()
             + self.owners.memory_bytes()
+            + self.far_times.memory_bytes()
             + self.times.memory_bytes()
             + self.entries.memory_bytes()
             + self.names.memory_bytes()
@@ -513,11 +564,11 @@ impl Iterator for Steps<'_> {
                 }
             }
         };
-        let file = self.inventory.file(entry);
-        if self.inventory.kind(file) != FileKind::Directory {
+        let record = self.inventory.record(self.inventory.file(entry));
+        if record.owner.kind != FileKind::Directory {
             return Some(WalkStep::File(entry));
         }
-        self.open.push((entry, self.inventory.entry_range(file)));
+        self.open.push((entry, record.entry_range()));
         Some(WalkStep::Enter(entry))
     }
 }

@@ -1,4 +1,4 @@
-//! The parts of records that many files share: owner, mode, attributes and number of links.
+//! The parts of records that many files share: owner, mode, attributes and numbers of links.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ const KNOWN_MAX: usize = 1 << 12;
 
 /// Numbered records. One that was added not long ago is not stored again.
 pub(super) struct OwnerTable {
-    records: RecordTable<5>,
-    known: HashMap<[u32; 5], u32>,
+    records: RecordTable<6>,
+    known: HashMap<[u32; 6], u32>,
     /// The one that was added last, which the next file has most often.
-    last: Option<([u32; 5], u32)>,
+    last: Option<([u32; 6], u32)>,
 }
 
 impl OwnerTable {
@@ -25,7 +25,7 @@ impl OwnerTable {
     }
 
     /// The number of this record. There are never more than files and their changes.
-    pub(super) fn number(&mut self, record: [u32; 5]) -> u32 {
+    pub(super) fn number(&mut self, record: [u32; 6]) -> u32 {
         if let Some((last, number)) = self.last
             && last == record
         {
@@ -43,8 +43,8 @@ impl OwnerTable {
     }
 
     #[inline]
-    pub(super) fn get(&self, number: u32) -> [u32; 5] {
-        self.records.get(number as usize)
+    pub(super) fn with<T>(&self, number: u32, read: impl Fn(&[u32; 6]) -> T) -> T {
+        self.records.with(number as usize, read)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -61,16 +61,16 @@ mod tests {
         let mut table = OwnerTable::new(&Scratch::memory());
         for round in 0..3 {
             for uid in 0..100 {
-                assert_eq!(table.number([uid, 0, 1, 0, 0]), uid, "{round}");
+                assert_eq!(table.number([uid, 0, 1, 1, 0, 0]), uid, "{round}");
             }
         }
         assert_eq!(table.records.len(), 100);
         // More than are known: each number still has its record.
         let numbers: Vec<u32> = (0..3 * KNOWN_MAX as u32)
-            .map(|uid| table.number([uid, 7, 1, 0, 0]))
+            .map(|uid| table.number([uid, 7, 1, 1, 0, 0]))
             .collect();
         for (uid, number) in (0..).zip(numbers) {
-            assert_eq!(table.get(number), [uid, 7, 1, 0, 0]);
+            assert_eq!(table.records.get(number as usize), [uid, 7, 1, 1, 0, 0]);
         }
         assert!(table.known.len() <= KNOWN_MAX);
     }

@@ -1,6 +1,6 @@
 //! A part of an inventory.
 
-use super::{EntryId, FileRecord, Inventory, NameRecord};
+use super::{EntryId, Inventory, NameRecord};
 use crate::fs::FileKind;
 use crate::{Scratch, wide_u64};
 
@@ -44,11 +44,10 @@ impl<'t> Inventory<'t> {
         if file == NONE {
             file = self.file_count();
             numbers[old.0 as usize] = file;
-            let record = FileRecord {
-                names: 1,
-                first_entry: self.entry_count(),
-                ..from.record(old)
-            };
+            let mut record = from.record(old);
+            record.mtime = self.pack_time(from.unpack_time(record.mtime));
+            record.first_entry = self.entry_count();
+            record.owner.names = 1;
             self.push(&record);
             if !from.times.is_empty() {
                 self.times.push(from.other_times(old));
@@ -57,7 +56,7 @@ impl<'t> Inventory<'t> {
                 self.content_bytes += from.size(old);
             }
         } else {
-            self.change(file, |record| record.names += 1);
+            self.change(file, |record| record.owner.names += 1);
         }
         let name = from.name(entry);
         let entry = NameRecord {
