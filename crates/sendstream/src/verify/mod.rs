@@ -5,6 +5,7 @@ mod names;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use codec::Decoder;
 use tree::{Error, Parallel, Progress, Result, ordered, setters};
@@ -86,7 +87,9 @@ pub fn verify<R: Read>(
     progress: &dyn Progress,
 ) -> Result<Verified> {
     let parallel = parallel.in_flight(parallel.jobs_max().min(JOBS_MAX));
+    let spent = SpentJobs::default();
     let mut jobs = DecodeJobs {
+        spent: &spent,
         reader: StreamReader::new(input),
         options,
         progress,
@@ -113,7 +116,9 @@ pub fn verify<R: Read>(
                 let result = EncodedWrite { data, ..write }.decode_exactly(decoder, content);
                 result.map_err(|error| error.in_part("command", number))?;
             }
-            Ok::<_, Error>(job.writes.len() as u64)
+            let count = job.writes.len() as u64;
+            spent.jobs().push(job);
+            Ok::<_, Error>(count)
         },
         |count| {
             decoded += count;
@@ -138,8 +143,19 @@ struct DecodeJob {
     data: Vec<u8>,
 }
 
+/// Jobs that were done, whose memory is used again: that of a new one would grow step by step.
+#[derive(Default)]
+struct SpentJobs(Mutex<Vec<DecodeJob>>);
+
+impl SpentJobs {
+    fn jobs(&self) -> MutexGuard<'_, Vec<DecodeJob>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Reads the stream and returns the data to decode.
 struct DecodeJobs<'a, R> {
+    spent: &'a SpentJobs,
     reader: StreamReader<R>,
     options: VerifyOptions,
     progress: &'a dyn Progress,
@@ -201,7 +217,9 @@ impl<R: Read> Iterator for DecodeJobs<'_, R> {
     type Item = Result<DecodeJob>;
 
     fn next(&mut self) -> Option<Result<DecodeJob>> {
-        let mut job = DecodeJob::default();
+        let mut job = self.spent.jobs().pop().unwrap_or_default();
+        job.writes.clear();
+        job.data.clear();
         while !self.is_done && job.data.len() < JOB_BYTES_MIN && job.writes.len() < JOB_WRITES_MAX {
             match self.step(&mut job) {
                 Ok(is_more) => self.is_done = !is_more,

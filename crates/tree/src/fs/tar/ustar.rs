@@ -163,8 +163,8 @@ impl UstarHeader {
     /// The block with its checksum, the sum of all bytes with spaces in place of the checksum.
     pub(super) fn finish(mut self) -> Block {
         self.block[CHKSUM].fill(b' ');
-        let sum = self.block.iter().copied().map(u64::from).sum();
-        put_octal(&mut self.block[CHKSUM], sum);
+        let sum: u32 = self.block.iter().copied().map(u32::from).sum();
+        put_octal(&mut self.block[CHKSUM], sum.into());
         self.block
     }
 }

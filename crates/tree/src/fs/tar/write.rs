@@ -22,7 +22,7 @@ const CHUNK_BYTES: u64 = 256 << 10;
 
 /// Small files are processed together, up to this many entries or bytes: handing a file over costs
 /// as much as reading it.
-const BATCH_ENTRIES_MAX: usize = 64;
+const BATCH_ENTRIES_MAX: usize = 256;
 const BATCH_BYTES_MIN: u64 = 128 << 10;
 
 /// Maximum number of fragments per file. If there are more, the smallest holes between them are
@@ -92,12 +92,12 @@ pub fn write(
             names: inventory.names().peekable(),
             rest: None,
         },
-        || (),
-        |(), job| {
+        PathBuffer::default,
+        |paths, job| {
             let spare_buffer = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let mut bytes: Buffer = spare_buffer.unwrap_or_default();
             bytes.truncate(0);
-            reader.work(job?, bytes)
+            reader.work(job?, paths, bytes)
         },
         |piece: ArchivePart| {
             summary.entries += piece.entries;
@@ -147,6 +147,31 @@ struct ArchivePart {
     damaged: Vec<(Vec<u8>, Error)>,
 }
 
+/// The path of one entry after another: that of their directory is made once.
+#[derive(Default)]
+struct PathBuffer {
+    dir: Option<FileId>,
+    path: Vec<u8>,
+    /// Where the path of the directory ends.
+    name_at: usize,
+}
+
+impl PathBuffer {
+    fn of(&mut self, inventory: &Inventory<'_>, entry: EntryId) -> &mut Vec<u8> {
+        let dir = inventory.parent(entry);
+        if self.dir != Some(dir) {
+            self.path = inventory.path(inventory.first_name(dir));
+            if !self.path.is_empty() {
+                self.path.push(b'/');
+            }
+            (self.dir, self.name_at) = (Some(dir), self.path.len());
+        }
+        self.path.truncate(self.name_at);
+        self.path.extend_from_slice(&inventory.name(entry));
+        &mut self.path
+    }
+}
+
 /// Which bytes of a regular file are stored.
 struct SparseLayout {
     fragments: Vec<Fragment>,
@@ -181,10 +206,15 @@ impl<Names: Iterator<Item = EntryId>> Iterator for MemberJobs<'_, Names> {
         let mut batch = Vec::new();
         let mut bytes = 0;
         while batch.len() < BATCH_ENTRIES_MAX && bytes < BATCH_BYTES_MIN {
-            let Some(entry) = self.names.next_if(|&entry| !reader.is_large(entry)) else {
+            let Some(&entry) = self.names.peek() else {
                 break;
             };
-            bytes += reader.content_bytes(entry);
+            let content_bytes = reader.content_bytes(entry);
+            if content_bytes > CHUNK_BYTES {
+                break;
+            }
+            self.names.next();
+            bytes += content_bytes;
             batch.push(entry);
         }
         if !batch.is_empty() {
@@ -292,7 +322,7 @@ impl MemberReader<'_> {
         self.content_bytes(entry) > CHUNK_BYTES
     }
 
-    fn work(&self, job: MemberJob, bytes: Buffer) -> Result<ArchivePart> {
+    fn work(&self, job: MemberJob, paths: &mut PathBuffer, bytes: Buffer) -> Result<ArchivePart> {
         let mut piece = ArchivePart {
             bytes,
             ..ArchivePart::default()
@@ -307,11 +337,10 @@ impl MemberReader<'_> {
                         continue;
                     }
                     let before = (piece.bytes.len(), piece.entries, piece.content_bytes);
-                    let done = self.entry(entry, None, &mut piece);
                     // Nothing refers to a file with one name: it can still be left out.
-                    let is_alone = self.inventory.name_count(self.inventory.file(entry)) == 1;
-                    match done {
-                        Err(error) if self.skip_unreadable && is_alone => {
+                    let is_alone = || self.inventory.name_count(self.inventory.file(entry)) == 1;
+                    match self.entry(entry, None, paths, &mut piece) {
+                        Err(error) if self.skip_unreadable && is_alone() => {
                             piece.bytes.truncate(before.0);
                             (piece.entries, piece.content_bytes) = (before.1, before.2);
                             piece.unreadable.push((self.inventory.path(entry), error));
@@ -321,7 +350,7 @@ impl MemberReader<'_> {
                 }
             }
             MemberJob::Large(entry, plan) => {
-                in_file(entry, self.entry(entry, Some(&plan), &mut piece))?;
+                in_file(entry, self.entry(entry, Some(&plan), paths, &mut piece))?;
             }
             MemberJob::Part {
                 entry,
@@ -353,15 +382,16 @@ impl MemberReader<'_> {
         &self,
         entry: EntryId,
         plan: Option<&SparseLayout>,
+        paths: &mut PathBuffer,
         piece: &mut ArchivePart,
     ) -> Result<()> {
         let inventory = self.inventory;
         let file = inventory.file(entry);
         let ino = inventory.ino(file);
         let metadata = inventory.metadata(file);
-        let mut path = inventory.path(entry);
+        let path = paths.of(inventory, entry);
         if metadata.kind == FileKind::Socket {
-            piece.sockets.push(path);
+            piece.sockets.push(path.clone());
             return Ok(());
         }
         piece.entries += 1;
@@ -369,7 +399,7 @@ impl MemberReader<'_> {
             path.extend_from_slice(if path.is_empty() { b"./" } else { b"/" });
         }
         let mut header = PaxHeader {
-            path: &path,
+            path,
             link_target: Vec::new(),
             metadata: &metadata,
             type_flag: type_flag(metadata.kind),
