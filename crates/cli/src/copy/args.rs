@@ -133,7 +133,8 @@ pub(crate) struct Copy {
     /// A symbolic link stays, and the file that it leads to is replaced. The new file gets the
     /// permissions, access control list and owner of the old one; other names (hard links) keep
     /// the old one. A block device is written in place, and an error leaves it without a valid
-    /// image. For directories, see --merge and --replace.
+    /// image. In a layout of container images, the image of that name is replaced. For directories,
+    /// see --merge and --replace.
     #[arg(long)]
     pub(crate) overwrite: bool,
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use testkit::TempDir;
+use testkit::{ImageLayout, TempDir, layer};
 
 use super::names;
 
@@ -32,7 +32,9 @@ fn is_writing(child: &Child, out: &Path) -> bool {
     let is_temporary = |name: &String| name.ends_with(".tmp") && name.starts_with('.');
     if let Some(name) = names(out).iter().find(|name| is_temporary(name)) {
         let size = fs::read_dir(out.join(name)).map(Iterator::count);
-        return size.is_ok_and(|count| count > 5);
+        if size.is_ok_and(|count| count > 5) {
+            return true;
+        }
     }
     let Ok(open) = fs::read_dir(format!("/proc/{}/fd", child.id())) else {
         return false;
@@ -100,6 +102,29 @@ fn interrupted_at(
             .unwrap();
         return (status.code(), words, out);
     }
+}
+
+#[test]
+fn ctrl_c_leaves_no_part_of_a_container_image() {
+    let dir = TempDir::new();
+    let copy = ["copy", "-j1", "--compress", "none", "--to", "oci", "src"];
+    let (code, words, out) = interrupted_at(&dir, &copy, "l", "INT", |_| ());
+    assert_eq!(code, Some(130), "{words}");
+    assert_eq!(names(&out), [""; 0]);
+    let layout = ImageLayout::of([layer(["x=1"])]);
+    let add = |out: &Path| layout.write_to(&out.join("l"));
+    let (code, words, out) = interrupted_at(&dir, &copy, "l:new", "TERM", add);
+    assert_eq!(code, Some(143), "{words}");
+    for (path, bytes) in &layout.files {
+        assert!(
+            fs::read(out.join("l").join(path)).unwrap() == *bytes,
+            "{path}"
+        );
+    }
+    assert_eq!(
+        names(&out.join("l/blobs/sha256")).len() + 2,
+        layout.files.len()
+    );
 }
 
 #[test]

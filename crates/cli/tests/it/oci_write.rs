@@ -1,14 +1,16 @@
 //! Container images, written: their trees, digests and layers, and what other programs make of
 //! them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use testkit::{ImageLayout, TAR_LAYER, TempDir, Tool, layer, run, tool};
+use testkit::{ImageLayout, Rng, TAR_LAYER, TempDir, Tool, cases, layer, run, tool};
 
 use super::json::{Json, object_of, objects_of};
 use super::oci::in_dir;
@@ -432,13 +434,107 @@ fn damage_in_a_layout_is_found() {
     assert!(code == 2 && words.contains("no such image"), "{words}");
 }
 
+/// Makes a tree of a few names: directories, links, and files with one name or more. Some names are
+/// long or not UTF-8.
+fn random_tree(rng: &mut Rng, root: &Path) {
+    let long = "x".repeat(255);
+    let choices: [&[u8]; 6] = [b"a", b"b", b"c", b"-d", b"\xff", long.as_bytes()];
+    fs::create_dir(root).unwrap();
+    let mut dirs = vec![root.to_owned()];
+    let mut files: Vec<PathBuf> = Vec::new();
+    for _ in 0..rng.below(25) {
+        let name = choices[rng.index(choices.len())];
+        let path = dirs[rng.index(dirs.len())].join(OsStr::from_bytes(name));
+        if fs::symlink_metadata(&path).is_ok() {
+            continue;
+        }
+        match rng.below(8) {
+            0..3 => {
+                fs::create_dir(&path).unwrap();
+                dirs.push(path.clone());
+            }
+            3 => symlink(["a", "b"][rng.index(2)], &path).unwrap(),
+            4 if !files.is_empty() => {
+                fs::hard_link(&files[rng.index(files.len())], &path).unwrap();
+                continue;
+            }
+            _ => {
+                fs::write(&path, ["one", "two"][rng.index(2)]).unwrap();
+                files.push(path.clone());
+            }
+        }
+        if rng.chance(4) && !path.is_symlink() {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).unwrap();
+        }
+    }
+}
+
+/// Compared by restow, and as root with the tree that umoci unpacks.
+fn layers_make_random_trees(umoci: Option<&Tool>, count: u64) {
+    let dir = TempDir::new();
+    for case in 0..count {
+        let mut rng = Rng::new(case);
+        for name in ["old", "new"] {
+            random_tree(&mut rng, &dir.join(format!("{name}{case}")));
+            let to = format!("{name}{case} oci:l:{name}{case}");
+            let base = if name == "new" {
+                format!("--base oci:l:old{case} ")
+            } else {
+                String::new()
+            };
+            ok(
+                &dir,
+                &format!("copy -q --compress gzip --all-time 0 {base}{to}"),
+            );
+        }
+        let compare = format!("diff --ignore mtime new{case}");
+        ok(&dir, &format!("{compare} oci:l:new{case}"));
+        if let Some(umoci) = umoci {
+            let (image, bundle) = (format!("l:new{case}"), format!("bundle{case}"));
+            run(in_dir(umoci, dir.path()).args(["unpack", "--image", &image, &bundle]));
+            ok(&dir, &format!("{compare} {bundle}/rootfs"));
+        }
+    }
+    ok(&dir, "check oci:l");
+}
+
+#[test]
+fn a_layer_makes_any_tree_of_any_other() {
+    layers_make_random_trees(None, cases(8));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn umoci_makes_any_tree_of_any_other() {
+    if let Some(umoci) = tool("umoci") {
+        layers_make_random_trees(Some(&umoci), cases(4));
+    }
+}
+
+/// Each adds its item to the index, none takes another's away.
+#[test]
+fn images_are_added_at_the_same_time() {
+    let dir = tree_a();
+    ok(&dir, "copy -q a oci:l:first");
+    let add = |number: u32| {
+        let mut copy = restow(["copy", "-q", "a", &format!("oci:l:{number}")]);
+        copy.current_dir(dir.path()).spawn().unwrap()
+    };
+    let running: Vec<Child> = (0..8).map(add).collect();
+    for mut child in running {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(info(&dir, "oci:l")["images"].list().len(), 9);
+    ok(&dir, "check oci:l");
+}
+
 /// More than the disk holds: nothing is left but what was there.
 #[test]
 #[ignore = "needs root"]
 fn a_full_disk_leaves_a_layout_as_it_was() {
     let dir = tree_a();
     ok(&dir, "copy -q a l");
-    fs::write(dir.join("a/noise"), testkit::Rng::new(1).bytes(3 << 20)).unwrap();
+    fs::write(dir.join("a/noise"), Rng::new(1).bytes(3 << 20)).unwrap();
     for folder in ["disk", "disk/empty"] {
         let mount = ["-t", "tmpfs", "-o", "size=2m", "tmpfs"];
         fs::create_dir(dir.join(folder)).unwrap();

@@ -52,6 +52,11 @@ fn a_result_in_memory_has_the_bytes_of_a_file() {
         let opened = SourceTree::of_input(Input::of(bytes), &OpenOptions::default()).unwrap();
         assert_eq!(opened.tree().read("file").unwrap().len(), 210_000);
     }
+    let (path, mut options) = (dir.join("images"), CopyOptions::default());
+    options.format = Some(Format::OciArchive);
+    restow::copy(open(), &path, &options, &NoProgress).unwrap();
+    restow::copy_to(open(), Format::OciArchive, &create, &options, &NoProgress).unwrap();
+    assert!(result.take() == fs::read(&path).unwrap());
     // Nothing comes of a copy that fails, and none begins that cannot be finished.
     let refused = restow::copy_to(
         open(),

@@ -13,7 +13,7 @@
 
 use super::member::{InArchive, LayerPass, MemberContent};
 use super::options::TarOptions;
-use super::read::{Scan, names, not_below_file};
+use super::read::{NAME_BYTES_MAX, Scan, names, not_below_file};
 use crate::{Error, FileKind, Ino, Overlay, ReadAt, Result, to_u64, to_usize};
 
 /// Maximum number of layers. Docker and containerd make at most 127.
@@ -28,6 +28,8 @@ const LINK_NAMES_MAX: usize = 256;
 
 /// The prefix of names that hide others.
 pub(super) const WHITEOUT: &[u8] = b".wh.";
+/// Maximum length of a name that hides one of the maximum length.
+const WHITEOUT_BYTES_MAX: usize = NAME_BYTES_MAX + WHITEOUT.len();
 /// The name that hides all files of lower layers in its directory.
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
@@ -108,7 +110,7 @@ impl<'a> Scan<'a> {
         let Some(pass) = self.pass else {
             return Ok(true);
         };
-        let names = names(path, at)?;
+        let names = names(path, at, WHITEOUT_BYTES_MAX)?;
         let Some((name, above)) = names.split_last() else {
             return Ok(pass == LayerPass::Entries);
         };

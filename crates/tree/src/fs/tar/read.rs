@@ -25,7 +25,7 @@ use crate::{
 const EXTENSION_BYTES_MAX: u64 = 64 << 20;
 
 /// Maximum length of one name in a path (`NAME_MAX` in Linux).
-const NAME_BYTES_MAX: usize = 255;
+pub(super) const NAME_BYTES_MAX: usize = 255;
 
 /// Maximum length of a path: enough for [`Limits::depth_max`] names of usual length, and little
 /// memory.
@@ -611,7 +611,7 @@ impl<'a> Scan<'a> {
         if !self.adds(path, false, at)? {
             return Ok(());
         }
-        let found = match names(target, at)?.split_last() {
+        let found = match names(target, at, NAME_BYTES_MAX)?.split_last() {
             Some((name, above)) => match self.find_directory(above) {
                 Ok(Some(dir)) => self.tree.find(dir, name)?,
                 Ok(None) | Err(Error::NotADirectory) => None,
@@ -714,7 +714,7 @@ impl<'a> Scan<'a> {
         if path.first() == Some(&b'/') {
             self.notes.absolute_paths = self.notes.absolute_paths.saturating_add(1);
         }
-        let names = names(path, at)?;
+        let names = names(path, at, NAME_BYTES_MAX)?;
         let Some((name, above)) = names.split_last() else {
             return Ok(None);
         };
@@ -821,8 +821,8 @@ impl<'a> Window<'a> {
     }
 }
 
-/// The names in a path. Empty names and `.` are skipped.
-pub(super) fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
+/// The names in a path, each of at most `name_bytes_max`. Empty names and `.` are skipped.
+pub(super) fn names(path: &[u8], at: u64, name_bytes_max: usize) -> Result<Vec<&[u8]>, Corrupt> {
     let mut names = Vec::new();
     if path.len() > PATH_BYTES_MAX {
         let what = "path in tar is longer than a mebibyte";
@@ -840,7 +840,7 @@ pub(super) fn names(path: &[u8], at: u64) -> Result<Vec<&[u8]>, Corrupt> {
                     got: to_u64(path.len()),
                 });
             }
-            _ if name.len() > NAME_BYTES_MAX => {
+            _ if name.len() > name_bytes_max => {
                 let what = "name in tar is longer than 255 bytes";
                 return Err(Corrupt {
                     what,
