@@ -101,6 +101,16 @@ impl Erofs {
         Ok((stored, is_padded, at))
     }
 
+    /// Reads into `stored` the data of a cluster, without zeros before it.
+    pub(crate) fn read_data(&self, cluster: &StoredCluster, stored: &mut Vec<u8>) -> Result<()> {
+        stored.clear();
+        stored.resize(to_usize(cluster.stored_len), 0);
+        let (data, _, _) = self.read_cluster(cluster, stored)?;
+        let skipped = to_usize(cluster.stored_len).saturating_sub(data.len());
+        stored.drain(..skipped);
+        Ok(())
+    }
+
     /// Reads into `stored` the bytes of a cluster that a destination can take as they are: a zstd
     /// frame, or an LZ4 block. Returns the algorithm and the length of the content; `None` if
     /// the cluster has another codec, or if only a part of a content of unknown length is shown.

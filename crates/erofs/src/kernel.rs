@@ -33,7 +33,7 @@ impl Kernel {
     /// Records of extents, and blocks of 48 bits.
     pub(crate) const RECORDS: Kernel = Kernel(6, 15);
     /// Compressed metadata.
-    const METABOX: Kernel = Kernel(6, 17);
+    pub(crate) const METABOX: Kernel = Kernel(6, 17);
 }
 
 impl Superblock {

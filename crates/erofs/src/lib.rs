@@ -36,4 +36,7 @@ pub use check::ErofsCheck;
 pub use image::Erofs;
 pub use kernel::Kernel;
 pub use superblock::{Superblock, compat, incompat};
-pub use write::{ErofsSummary, Options, create};
+pub use write::{ErofsSummary, OldErofs, Options, create};
+// For predictions by the crate `plan`.
+#[doc(hidden)]
+pub use write::{EncodedTrialUnit, TrialImage, TrialUnit, TrialUnitEncoder};

@@ -22,9 +22,9 @@ pub(crate) const SUPERBLOCK_BYTES: usize = 128;
 /// Where the number of blocks is in an image.
 pub(crate) const BLOCKS_AT: u64 = SUPERBLOCK_AT + 36;
 /// Bytes of an extension slot.
-const SLOT_BYTES: usize = 16;
+pub(crate) const SLOT_BYTES: usize = 16;
 /// Where the number of the metabox is, in the first extension slot.
-const METABOX_AT: usize = 128;
+pub(crate) const METABOX_AT: usize = 128;
 /// Logarithms of the smallest and the largest block: a sector, and the largest page of Linux.
 const BLOCK_LOG2: std::ops::RangeInclusive<u8> = 9..=16;
 /// Bytes of `struct erofs_deviceslot`.

@@ -10,10 +10,10 @@
 )]
 
 use tree::usage::{StorageForm, StoredPart, StoredParts};
-use tree::{ExtentId, FileKind, Ino, Inventory, Limits, Result};
+use tree::{ExtentId, FileKind, Ino, Inventory, Limits, Result, to_u64, to_usize};
 
 use crate::image::Erofs;
-use crate::index::IndexedFile;
+use crate::index::{IndexHeader, IndexedFile};
 use crate::inode::MetaAt;
 use crate::piece::{Piece, PieceKind, StoredPlace};
 
@@ -71,6 +71,41 @@ impl Erofs {
         for (from, to) in ranges {
             bytes = bytes.saturating_add(to.saturating_sub(from.max(end)));
             end = end.max(to);
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of zeros before compressed data in indexes of blocks, where it ends with a block: the
+    /// cost of alignment. The first block of each cluster is read.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub fn padding_bytes(&self) -> Result<u64> {
+        let inventory = Inventory::of(self, &Limits::default())?;
+        let nids = inventory.files().map(|file| inventory.ino(file).0);
+        let mut clusters = Vec::new();
+        for nid in nids.chain(self.superblock.packed) {
+            let content = self.content(nid)?;
+            if !matches!(content.header, Some(IndexHeader::Clusters(_))) {
+                continue;
+            }
+            self.each_piece(&content, &mut |piece| {
+                if let PieceKind::Cluster(cluster) = piece.kind
+                    && let StoredPlace::Data { device, at } = cluster.place
+                {
+                    clusters.push((device, at));
+                }
+                Ok(())
+            })?;
+        }
+        clusters.sort_unstable();
+        clusters.dedup();
+        let mut block = vec![0; to_usize(self.superblock.block_bytes())];
+        let mut bytes = 0_u64;
+        for (device, at) in clusters {
+            self.read_stored(&mut block, device, at)?;
+            let zeros = block.iter().take_while(|&&byte| byte == 0).count();
+            bytes = bytes.saturating_add(to_u64(zeros));
         }
         Ok(bytes)
     }

@@ -13,6 +13,8 @@ pub enum Container {
     Tar,
     /// A btrfs send stream.
     Stream,
+    /// An EROFS image.
+    Erofs,
 }
 
 impl Container {
@@ -23,6 +25,7 @@ impl Container {
             Container::Btrfs => "btrfs",
             Container::Tar => "tar",
             Container::Stream => "stream",
+            Container::Erofs => "erofs",
         }
     }
 }
@@ -88,6 +91,28 @@ const SQUASHFS: [(u32, &[&str]); 2] = [
     ),
 ];
 
+/// The same of EROFS images. Where each unit begins at a block, larger ones have fewer gaps.
+const EROFS: [(u32, &[&str]); 3] = [
+    (
+        128 << 10,
+        &[
+            "lz4", "lz4:hc", "gzip:6", "zstd:3", "zstd:9", "zstd:15", "zstd:19",
+        ],
+    ),
+    (
+        256 << 10,
+        &[
+            "lz4", "lz4:hc", "gzip:6", "zstd:1", "zstd:3", "zstd:9", "zstd:15", "zstd:19",
+        ],
+    ),
+    (
+        1 << 20,
+        &[
+            "lz4:hc", "zstd:3", "zstd:9", "zstd:15", "zstd:19", "zstd:22",
+        ],
+    ),
+];
+
 const BTRFS: &[&str] = &[
     "lzo", "zlib:1", "zlib:3", "zlib:6", "zlib:9", "zstd:-5", "zstd:1", "zstd:2", "zstd:3",
     "zstd:5", "zstd:7", "zstd:9", "zstd:12", "zstd:15",
@@ -118,7 +143,7 @@ impl Candidate {
         let plain = Candidate {
             coding: Coding::Plain,
             block_bytes: match container {
-                Container::Squashfs => Some(128 << 10),
+                Container::Squashfs | Container::Erofs => Some(128 << 10),
                 _ => None,
             },
         };
@@ -133,6 +158,11 @@ impl Candidate {
         match container {
             Container::Squashfs => {
                 for (block_bytes, words) in SQUASHFS {
+                    all.extend(blocks(words, Some(block_bytes)));
+                }
+            }
+            Container::Erofs => {
+                for (block_bytes, words) in EROFS {
                     all.extend(blocks(words, Some(block_bytes)));
                 }
             }
@@ -156,7 +186,9 @@ impl Candidate {
             Coding::Plain => "none".into(),
             Coding::Packed(wrapper, level) => format!("{}:{level}", wrapper.name()),
             Coding::Blocks(settings) => match settings {
-                Settings::Zlib { level } if container == Container::Squashfs => {
+                Settings::Zlib { level }
+                    if matches!(container, Container::Squashfs | Container::Erofs) =>
+                {
                     format!("gzip:{level}")
                 }
                 Settings::Zlib { level } => format!("zlib:{level}"),

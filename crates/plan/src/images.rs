@@ -1,4 +1,4 @@
-//! SquashFS and btrfs images as containers.
+//! SquashFS, EROFS and btrfs images as containers.
 
 use codec::{Algorithm, Decoder, Settings};
 use tree::{Duplicates, Error, Inventory, Parallel, Result};
@@ -16,6 +16,18 @@ const GROUP_STEP_BYTES: u32 = 64 << 10;
 const INLINE_BYTES_MAX: usize = 2048;
 /// Blocks larger than this have another candidate in the first pass.
 const LARGE_BLOCK_BYTES: u32 = 256 << 10;
+
+/// The candidate of the first pass for blocks of this size.
+fn first_of(block_bytes: u32) -> Candidate {
+    if block_bytes <= LARGE_BLOCK_BYTES {
+        return FIRST;
+    }
+    // In large blocks, most is won by matches that the fastest level does not find.
+    Candidate {
+        coding: Coding::Blocks(Settings::Zstd { level: 3 }),
+        ..FIRST
+    }
+}
 
 /// The tree as a SquashFS image with blocks of one size.
 pub(crate) struct Squashfs<'a> {
@@ -55,14 +67,7 @@ impl Cut for Squashfs<'_> {
     }
 
     fn first(&self) -> Candidate {
-        if self.block_bytes <= LARGE_BLOCK_BYTES {
-            return FIRST;
-        }
-        // In large blocks, most is won by matches that the fastest level does not find.
-        Candidate {
-            coding: Coding::Blocks(Settings::Zstd { level: 3 }),
-            ..FIRST
-        }
+        first_of(self.block_bytes)
     }
 
     fn step_bytes(&self) -> u32 {
@@ -74,6 +79,112 @@ impl Cut for Squashfs<'_> {
             cut: self,
             options: self.trial.options(candidate.compression()),
         }))
+    }
+}
+
+/// The tree as an EROFS image with units of one size.
+pub(crate) struct Erofs<'a> {
+    trial: erofs::TrialImage<'a>,
+    units: Vec<Unit>,
+    block_bytes: u32,
+}
+
+impl<'a> Erofs<'a> {
+    /// Of the compression of the options, it only matters whether there is one.
+    pub(crate) fn new(
+        inventory: &'a Inventory<'a>,
+        duplicates: &'a Duplicates,
+        options: erofs::Options,
+        parallel: Parallel,
+    ) -> Result<Erofs<'a>> {
+        let block_bytes = options.unit_bytes;
+        let trial = erofs::TrialImage::new(inventory, duplicates, options, parallel)?;
+        let kinds = Kinds::of(inventory);
+        let units = trial.units().iter().map(|unit| Unit {
+            len: unit.len,
+            plain: unit.len,
+            class: unit.is_packed().into(),
+            kind: kinds.kind(inventory, unit.file),
+            quantum: 1,
+        });
+        let units = units.collect();
+        Ok(Erofs {
+            trial,
+            units,
+            block_bytes,
+        })
+    }
+}
+
+impl Cut for Erofs<'_> {
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    fn first(&self) -> Candidate {
+        first_of(self.block_bytes)
+    }
+
+    fn step_bytes(&self) -> u32 {
+        SECTOR_BYTES
+    }
+
+    fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
+        Ok(Box::new(ErofsTrial {
+            cut: self,
+            options: self.trial.options(candidate.compression()),
+        }))
+    }
+}
+
+struct ErofsTrial<'a> {
+    cut: &'a Erofs<'a>,
+    options: erofs::Options,
+}
+
+impl Trial for ErofsTrial<'_> {
+    fn worker(&self) -> Result<Box<dyn TrialWork + '_>> {
+        let settings = self.options.compression;
+        Ok(Box::new(ErofsWork {
+            worker: self.cut.trial.worker(&self.options),
+            units: self.cut.trial.units(),
+            decoding: Decoding::new(
+                settings.map(|settings| settings.algorithm()),
+                StoredForm::Raw,
+                self.cut.block_bytes as usize,
+            ),
+        }))
+    }
+
+    fn whole(&self, lens: &[u32], parallel: Parallel) -> Result<u64> {
+        let trial = &self.cut.trial;
+        trial.image_bytes(self.options.compression, lens, parallel)
+    }
+}
+
+struct ErofsWork<'a> {
+    worker: erofs::TrialUnitEncoder<'a>,
+    units: &'a [erofs::TrialUnit],
+    decoding: Decoding,
+}
+
+impl TrialWork for ErofsWork<'_> {
+    fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
+        let (result, encode) = timed(clock, || self.worker.encode(&self.units[unit]));
+        let result = result?;
+        let len = result.len;
+        let decode = if result.is_plain {
+            0.0
+        } else {
+            let content = self.units[unit].len as usize;
+            self.decoding.time(&result.buffer[..len], content, clock)?
+        };
+        self.worker.recycle(result);
+        Ok(Tried {
+            len: len as u32,
+            encode,
+            decode,
+        })
     }
 }
 
@@ -90,7 +201,7 @@ impl Trial for SquashfsTrial<'_> {
             blocks: self.cut.trial.blocks(),
             decoding: Decoding::new(
                 settings.map(|settings| settings.algorithm()),
-                false,
+                StoredForm::Block,
                 self.cut.block_bytes as usize,
             ),
         }))
@@ -129,20 +240,31 @@ impl TrialWork for SquashfsWork<'_> {
     }
 }
 
+/// How data is stored around what the codec makes.
+#[derive(Clone, Copy)]
+enum StoredForm {
+    /// As it is.
+    Block,
+    /// With padding.
+    Extent,
+    /// Of zlib, without its header and checksum.
+    Raw,
+}
+
 /// Decodes blocks, to learn how long that takes.
 struct Decoding {
     decoder: Decoder,
     algorithm: Option<Algorithm>,
-    is_padded: bool,
+    form: StoredForm,
     content: Vec<u8>,
 }
 
 impl Decoding {
-    fn new(algorithm: Option<Algorithm>, is_padded: bool, bytes_max: usize) -> Decoding {
+    fn new(algorithm: Option<Algorithm>, form: StoredForm, bytes_max: usize) -> Decoding {
         Decoding {
             decoder: Decoder::new(),
             algorithm,
-            is_padded,
+            form,
             content: vec![0; bytes_max],
         }
     }
@@ -154,13 +276,11 @@ impl Decoding {
         };
         let content = &mut self.content[..len];
         let decoder = &mut self.decoder;
-        let is_padded = self.is_padded;
-        let (decoded, seconds) = timed(clock, || {
-            if is_padded {
-                decoder.decompress_extent(algorithm, content, stored)
-            } else {
-                decoder.decompress(algorithm, content, stored)
-            }
+        let form = self.form;
+        let (decoded, seconds) = timed(clock, || match (form, algorithm) {
+            (StoredForm::Extent, _) => decoder.decompress_extent(algorithm, content, stored),
+            (StoredForm::Raw, Algorithm::Zlib) => decoder.decompress_deflate(content, stored),
+            _ => decoder.decompress(algorithm, content, stored),
         });
         match decoded {
             Ok(_) => Ok(seconds),
@@ -244,7 +364,7 @@ impl Trial for BtrfsTrial<'_> {
         Ok(Box::new(BtrfsWork {
             worker: self.cut.trial.worker(&self.options),
             parts: self.cut.trial.parts(),
-            decoding: Decoding::new(algorithm, true, EXTENT_BYTES),
+            decoding: Decoding::new(algorithm, StoredForm::Extent, EXTENT_BYTES),
         }))
     }
 

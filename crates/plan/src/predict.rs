@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use codec::Wrapper;
+use erofs::Kernel;
 use tree::{Duplicates, Inventory, Parallel, Result, setters};
 
 use crate::archive::{Archive, archive_bytes};
 use crate::candidate::{Candidate, Coding, Container};
 use crate::cut::{Clock, Cut, Tried, measure, timed};
 use crate::estimate::{Design, Estimate, Rounding};
-use crate::images::{Btrfs, Squashfs};
+use crate::images::{Btrfs, Erofs, Squashfs};
 use crate::population::{Unit, draw};
 use crate::stream::CutStream;
 
@@ -60,6 +61,8 @@ pub struct PlanOptions {
     pub sample_bytes: u64,
     /// The destination.
     pub medium: Medium,
+    /// The oldest Linux that can read an EROFS image. Codecs that it does not have are left out.
+    pub min_kernel: Kernel,
 }
 
 setters!(PlanOptions {
@@ -70,6 +73,7 @@ setters!(PlanOptions {
     first_bytes: u64,
     sample_bytes: u64,
     medium: Medium,
+    min_kernel: Kernel,
 });
 
 impl PlanOptions {
@@ -85,6 +89,7 @@ impl PlanOptions {
             first_bytes: 2 << 30,
             sample_bytes: 24 << 20,
             medium: Medium::default(),
+            min_kernel: erofs::Options::default().min_kernel,
         }
     }
 }
@@ -224,7 +229,7 @@ pub fn predict(
     };
     let mut rows: Vec<Option<CandidateRow>> = vec![None; options.candidates.len()];
     let mut duplicates = Duplicates::default();
-    if matches!(container, Container::Squashfs | Container::Btrfs) {
+    if !matches!(container, Container::Tar | Container::Stream) {
         stage(PredictionStage::Compare);
         let (found, seconds) = timed(clock, || Duplicates::find(inventory, parallel));
         duplicates = found?;
@@ -243,6 +248,7 @@ pub fn predict(
                 predict_cut(question, &mut cut?, fixed + seconds, &of_cut, &mut rows)?;
             }
         }
+        Container::Erofs => predict_erofs(question, &duplicates, fixed, &mut rows)?,
         Container::Btrfs => {
             let (cut, seconds) = timed(clock, || Btrfs::new(inventory, &duplicates, parallel));
             predict_cut(question, &mut cut?, fixed + seconds, &|_| true, &mut rows)?;
@@ -257,6 +263,42 @@ pub fn predict(
     }
     prediction.rows = rows.into_iter().flatten().collect();
     Ok(prediction)
+}
+
+fn predict_erofs(
+    question: &Question<'_>,
+    duplicates: &Duplicates,
+    fixed: f64,
+    rows: &mut [Option<CandidateRow>],
+) -> Result<()> {
+    let Question {
+        inventory,
+        options,
+        clock,
+        ..
+    } = *question;
+    for block_bytes in block_sizes(question) {
+        let erofs = erofs::Options::default()
+            .unit_bytes(block_bytes)
+            .min_kernel(options.min_kernel);
+        // Without compression, files are cut in another way.
+        for is_plain in [true, false] {
+            let with = |it: &Candidate| erofs.clone().compression(it.compression());
+            let of_cut = |it: &Candidate| {
+                it.block_bytes == Some(block_bytes)
+                    && (it.coding == Coding::Plain) == is_plain
+                    && with(it).check().is_ok()
+            };
+            let Some(one) = options.candidates.iter().find(|it| of_cut(it)) else {
+                continue;
+            };
+            let (cut, seconds) = timed(clock, || {
+                Erofs::new(inventory, duplicates, with(one), options.parallel)
+            });
+            predict_cut(question, &mut cut?, fixed + seconds, &of_cut, rows)?;
+        }
+    }
+    Ok(())
 }
 
 /// The block sizes among the candidates, ascending.
@@ -561,7 +603,7 @@ impl Sample {
         let other = together + bytes as f64 * question.options.medium.write_seconds;
         let read_back = match question.options.container {
             // What is stored as it is is read back, too; all else was decoded before.
-            Container::Squashfs => {
+            Container::Squashfs | Container::Erofs => {
                 READ_BACK * tables + plain.total * question.options.medium.read_seconds / threads
             }
             Container::Btrfs | Container::Tar | Container::Stream => 0.0,

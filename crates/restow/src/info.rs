@@ -295,6 +295,8 @@ pub struct ErofsInfo {
     pub image_bytes: u64,
     /// Bytes of the contents of all files.
     pub content_bytes: u64,
+    /// Bytes of zeros before compressed data that ends with a block.
+    pub padding_bytes: u64,
     /// The number of inodes.
     pub inodes: u64,
     /// The number of regular files.
@@ -333,6 +335,7 @@ impl ErofsInfo {
             min_kernel: superblock.min_kernel(),
             image_bytes: image.image_bytes()?,
             content_bytes: inventory.content_bytes(),
+            padding_bytes: image.padding_bytes()?,
             inodes: inventory.file_count().into(),
             files: count(FileKind::Regular),
             directories: count(FileKind::Directory),

@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fuse", &["linux", "tree"]),
     (
         "plan",
-        &["btrfs", "codec", "sendstream", "squashfs", "tree"],
+        &["btrfs", "codec", "erofs", "sendstream", "squashfs", "tree"],
     ),
     ("report", &[]),
     (

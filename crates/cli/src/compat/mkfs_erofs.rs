@@ -31,6 +31,8 @@ pub(super) struct ImageRequest {
     cluster_bytes: Option<u32>,
     /// The largest content of a cluster, in bytes.
     extent_bytes: Option<u64>,
+    /// Whether metadata is compressed.
+    has_metabox: bool,
     /// The time of the image.
     made: Option<u32>,
     /// Files keep their times where the time of the image is given.
@@ -125,7 +127,19 @@ pub(super) const ROWS: &[Row] = &[
         request.copy.erofs.label = label.as_bytes().to_vec();
         Ok(())
     }),
-    Row::refused(&["-m"], "SIZE[:CODEC]", "metadata is not compressed"),
+    Row::with(&["-m"], "SIZE[:CODEC]", |request, value| {
+        let (size, codec) = match words(value)?.split_once(':') {
+            Some((size, codec)) => (size, Some(codec)),
+            None => (words(value)?, None),
+        };
+        if codec.is_some() {
+            bail!("metadata has the codec of data");
+        }
+        bytes(size)?;
+        request.has_metabox = true;
+        Ok(())
+    })
+    .noted("compressed in units of 64 KiB; with the codec of -z alone"),
     Row::with(&["-T"], "SECONDS", |request, seconds| {
         let seconds = u32::try_from(number(seconds)?);
         request.made = Some(seconds.context("must be a time from 1970 to 2106")?);
@@ -468,6 +482,12 @@ impl ImageRequest {
             Some(_) => Kernel(5, 13),
         };
         needs(self, codec);
+        if self.has_metabox {
+            if self.copy.erofs.compression.is_none() {
+                bail!("-m: metadata is compressed only with data (-z)");
+            }
+            needs(self, Kernel(6, 17));
+        }
         self.copy.epoch = epoch()?;
         self.copy.mkfs_time = self.made;
         let erofs = &mut self.copy.erofs;

@@ -430,10 +430,10 @@ const HEADINGS: [(&str, &[Format]); 7] = [
 
 /// Options below the heading of another format that apply to send streams, and to EROFS images.
 const OF_STREAMS: [&str; 2] = ["compress", "uuid"];
-const OF_EROFS: [&str; 4] = ["uuid", "label", "block_size", "mkfs_time"];
+const OF_EROFS: [&str; 5] = ["uuid", "label", "block_size", "mkfs_time", "align"];
 
 /// Options of images that do not apply to EROFS images.
-const NOT_OF_EROFS: [&str; 2] = ["reuse", "trust_mtime"];
+const NOT_OF_EROFS: [&str; 1] = ["trust_mtime"];
 
 /// Options for directories that do not apply to a single file.
 const OF_DIRECTORIES: [&str; 9] = [

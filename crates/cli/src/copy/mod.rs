@@ -17,7 +17,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ArgMatches;
 use restow::{
-    Address, CopyJob, CopyNote, CopyOptions, CopySummary, Error, Format, SourceNote, SourceTree,
+    Address, CopyJob, CopyNote, CopyOptions, CopySummary, ErofsSummary, Error, Format, SourceNote,
+    SourceTree,
 };
 use tree::edit::{Edits, Patterns, Selection};
 use tree::json::Object;
@@ -343,6 +344,14 @@ fn report(
             }
             _ => String::new(),
         };
+        let padding = summary
+            .erofs
+            .as_ref()
+            .map_or(0, |image| image.padding_bytes);
+        let padding = match padding {
+            0 => String::new(),
+            bytes => format!(", {} of it padding", text::of_bytes(bytes)),
+        };
         let kept = kept_in_words(kept);
         let (read, stored) = (text::of_bytes(read_bytes), text::of_bytes(stored));
         let size = used_bytes.map_or(String::new(), |_| {
@@ -353,7 +362,7 @@ fn report(
         });
         let files = text::count(files, "file");
         tell(&format!(
-            "{files}, {read} read, {stored} written{size}{ratio}{kept}, {seconds:.2} s{memory}"
+            "{files}, {read} read, {stored} written{size}{padding}{ratio}{kept}, {seconds:.2} s{memory}"
         ));
     }
     Ok(is_whole)
@@ -402,10 +411,30 @@ fn object(
         Some(bytes) => object.number("peak_memory_bytes", bytes),
         None => object,
     };
+    let object = match &summary.erofs {
+        Some(image) => object.object("erofs", of_erofs(image)),
+        None => object,
+    };
     object
         .list("losses", losses)
         .texts("not_preserved", not_preserved.map(String::as_str))
         .texts("notes", words.notes.iter().map(String::as_str))
+}
+
+/// The units of an EROFS image, and its parts that are no content.
+fn of_erofs(image: &ErofsSummary) -> Object {
+    let recoded = image.recoded.iter().map(|(&reason, &count)| {
+        let object = Object::new().text("reason", reason);
+        object.number("extents", count)
+    });
+    Object::new()
+        .number("kept_units", image.image.kept.count)
+        .number("encoded_units", image.image.encoded)
+        .number("plain_units", image.plain_units)
+        .number("shared_units", image.shared_units)
+        .number("padding_bytes", image.padding_bytes)
+        .number("metadata_bytes", image.metadata_bytes)
+        .list("recoded", recoded)
 }
 
 /// How much was copied in compressed form, and how it was verified; empty if nothing was.

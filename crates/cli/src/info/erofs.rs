@@ -31,6 +31,11 @@ pub(crate) fn show(info: &ErofsInfo, out: &mut dyn Write) -> Result<()> {
     if info.devices > 0 {
         writeln!(out, "further devices {}", info.devices)?;
     }
+    if info.padding_bytes > 0 {
+        let (padding, share) = (info.padding_bytes, 100.0 / image as f64);
+        let share = padding as f64 * share;
+        writeln!(out, "padding bytes   {padding} ({share:.1} %)")?;
+    }
     writeln!(out, "content bytes   {content}")?;
     writeln!(out, "ratio           {:.3}", content as f64 / image as f64)?;
     writeln!(out, "inodes          {}", info.inodes)?;
@@ -55,6 +60,7 @@ pub(crate) fn object(info: &ErofsInfo, object: Object) -> Object {
         .text("min_kernel", &info.min_kernel.to_string())
         .number("image_bytes", info.image_bytes)
         .number("devices", info.devices)
+        .number("padding_bytes", info.padding_bytes)
         .number("content_bytes", info.content_bytes)
         .number("inodes", info.inodes);
     for (name, count) in kinds(info) {

@@ -15,8 +15,9 @@ use super::{BtrfsArgs, epoch};
 pub(crate) struct ErofsArgs {
     /// Make an image that Linux VERSION and newer can read
     ///
-    /// From 6.15 on, compressed data is stored without gaps, holes take no space, and compressed
-    /// data of the source is kept. For older versions, each unit of data begins at a multiple of 4
+    /// From 6.17 on, metadata is compressed, which makes images of small files much smaller. From
+    /// 6.15 on, compressed data is stored without gaps, holes take no space, and compressed data of
+    /// the source is kept. For older versions, each unit of data begins at a multiple of 4
     /// KiB, which makes the image 2 to 10 % larger, the less the larger its units are
     /// (--block-size). zstd needs 6.10, gzip 6.6, lz4 5.13.
     #[arg(long, value_name = "VERSION", default_value = "6.12")]
@@ -48,6 +49,7 @@ impl ErofsArgs {
         erofs.min_kernel = self.min_kernel;
         erofs.content_digest = self.content_digest;
         erofs.unit_bytes = squashfs.block_size.unwrap_or(0);
+        erofs.align_bytes = squashfs.align.unwrap_or(1);
         erofs.uuid = btrfs.uuid();
         erofs.label = btrfs.label().to_vec();
         options.mkfs_time = squashfs.mkfs_time;

@@ -49,7 +49,8 @@ pub(crate) struct ImageArgs {
     ///
     /// In a SquashFS image, blocks of several files are kept while at least three quarters of their
     /// content is unchanged, which makes the image at most 1/64 larger; kept blocks have the level
-    /// of OLD. See --reuse-exact. An EROFS image keeps nothing of an old one.
+    /// of OLD. See --reuse-exact. So have kept units of an EROFS image, which need the codec and
+    /// the --block-size of OLD; those of small files are kept while all of these are unchanged.
     #[arg(long, value_name = "OLD", conflicts_with = "recompress")]
     pub(crate) reuse: Option<PathBuf>,
 

@@ -45,9 +45,10 @@ pub(crate) struct SquashfsArgs {
     /// A deduplicating store then finds the parts that an old version shares: unchanged files are
     /// stored in the same pieces of BYTES, at any position. This costs half of BYTES for each file
     /// that has blocks of its own. The blocks of one file are not aligned: in a large file, those
-    /// after a change move. With --reuse, shared blocks also stay as they are.
+    /// after a change move. With --reuse, shared blocks also stay as they are. Of an EROFS image,
+    /// blocks are its units.
     #[arg(long, value_name = "BYTES", value_parser = align)]
-    align: Option<u32>,
+    pub(super) align: Option<u32>,
 
     /// Set the creation time of the image, also of an EROFS image, as for --all-time [default:
     /// SOURCE_DATE_EPOCH, otherwise the newest modification time of a file]

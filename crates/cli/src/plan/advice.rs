@@ -119,7 +119,10 @@ fn command(report: &Report<'_>, row: &CandidateRow, is_stored: bool) -> String {
     if let Some(bytes) = row.candidate.block_bytes {
         words.push(format!("--block-size {}", of_block(bytes)));
     }
-    if is_stored && matches!(report.container, Container::Squashfs | Container::Btrfs) {
+    if let Some(kernel) = report.min_kernel {
+        words.push(format!("--min-kernel {kernel}"));
+    }
+    if is_stored && !matches!(report.container, Container::Tar | Container::Stream) {
         words.push("--recompress".to_owned());
     }
     if let Some(threads) = report.given_threads {
@@ -133,7 +136,7 @@ fn command(report: &Report<'_>, row: &CandidateRow, is_stored: bool) -> String {
 }
 
 /// Endings of names that tell the format of a source.
-const ENDINGS: [&[u8]; 14] = [
+const ENDINGS: [&[u8]; 15] = [
     b".tar",
     b".tar.gz",
     b".tgz",
@@ -146,6 +149,7 @@ const ENDINGS: [&[u8]; 14] = [
     b".sfs",
     b".snap",
     b".btrfs",
+    b".erofs",
     b".stream",
     b".send",
 ];

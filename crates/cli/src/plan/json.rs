@@ -73,7 +73,9 @@ fn limits(report: &Report<'_>) -> Object {
 fn row(report: &Report<'_>, index: usize) -> Object {
     let row: &CandidateRow = &report.rows()[index];
     let mut object = Object::new().text("codec", &report.words(row));
-    if let (Some(bytes), Container::Squashfs) = (row.candidate.block_bytes, report.container) {
+    if let (Some(bytes), Container::Squashfs | Container::Erofs) =
+        (row.candidate.block_bytes, report.container)
+    {
         object = object.number("block_bytes", bytes);
     }
     let content = report.prediction.content_bytes as f64;

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use restow::plan::{
     Candidate, Container, Limits, PlanOptions, Prediction, PredictionStage, Reason, front,
 };
-use restow::{Address, SourceTree};
+use restow::{Address, Kernel, SourceTree};
 use tree::Progress;
 
 use crate::bar::Bar;
@@ -55,6 +55,10 @@ pub(crate) struct Plan {
     /// Format of the copy
     #[arg(long = "for", value_name = "FORMAT", default_value = "squashfs")]
     container: For,
+
+    /// Predict EROFS images that Linux VERSION and newer can read [default: 6.12]
+    #[arg(long, value_name = "VERSION")]
+    min_kernel: Option<Kernel>,
 
     /// Limit the copy to TIME, as in 90s, 5m or 1h30m
     #[arg(long, value_name = "TIME", value_parser = rates::seconds, help_heading = "Limits")]
@@ -131,6 +135,8 @@ enum For {
     Tar,
     /// A btrfs send stream
     Stream,
+    /// An EROFS image
+    Erofs,
 }
 
 impl For {
@@ -140,6 +146,7 @@ impl For {
             For::Btrfs => Container::Btrfs,
             For::Tar => Container::Tar,
             For::Stream => Container::Stream,
+            For::Erofs => Container::Erofs,
         }
     }
 }
@@ -152,13 +159,19 @@ impl For {
 pub(crate) fn run(args: &Plan) -> Result<bool> {
     let begun = Instant::now();
     let container = args.container.container();
-    let options = PlanOptions::new(container)
+    let mut options = PlanOptions::new(container)
         .candidates(candidates(args, container)?)
         .parallel(args.threads.parallel())
         .seed(args.seed)
         .first_bytes(args.first_pass)
         .sample_bytes(args.sample)
         .medium(medium::of(args.write_rate));
+    if let Some(kernel) = args.min_kernel {
+        if container != Container::Erofs {
+            bail!("--min-kernel applies to EROFS images only (--for erofs)");
+        }
+        options.min_kernel = kernel;
+    }
     let start = Instant::now();
     let address = Address::of(&args.src)?;
     let source = args.source.open(&address, args.container == For::Btrfs)?;
@@ -208,6 +221,7 @@ fn report<'a>(
     let mut report = Report {
         seed: args.seed,
         given_threads: args.threads.given(),
+        min_kernel: args.min_kernel,
         src: &args.src,
         name: source.name().to_owned(),
         container: options.container,

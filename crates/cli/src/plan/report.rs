@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use restow::Kernel;
 use restow::plan::{
     CandidateRow, Choice, Container, Limits, Prediction, marginal, transfer_seconds,
 };
@@ -12,6 +13,8 @@ pub(super) struct Report<'a> {
     pub(super) seed: u64,
     /// The number of threads, if the user gave one.
     pub(super) given_threads: Option<u16>,
+    /// The Linux that must read an EROFS image, if the user gave one.
+    pub(super) min_kernel: Option<Kernel>,
     /// The source as it was typed.
     pub(super) src: &'a Path,
     pub(super) name: String,

@@ -243,7 +243,10 @@ fn options_that_images_of_erofs_do_not_have_are_refused() {
     let dir = TempDir::new();
     fs::create_dir(dir.join("src")).unwrap();
     for (options, words) in [
-        ("--reuse old", "--reuse does not apply to an EROFS image"),
+        (
+            "--reuse old --trust-mtime",
+            "--trust-mtime does not apply to an EROFS image",
+        ),
         (
             "--fragments none",
             "--fragments does not apply to an EROFS image",

@@ -80,7 +80,7 @@ fn predicted_sizes_are_those_of_copies() {
     let dir = TempDir::new();
     mixed(&dir.join("src"));
     let mut wrong = Vec::new();
-    let copies: [(&str, &[&str]); 4] = [
+    let copies: [(&str, &[&str]); 5] = [
         (
             "squashfs",
             &["none", "lz4", "lzo", "gzip:6", "zstd:3", "zstd:9"],
@@ -97,6 +97,7 @@ fn predicted_sizes_are_those_of_copies() {
             "stream",
             &["none", "lzo", "zlib:3", "zlib:9", "zstd:3", "zstd:9"],
         ),
+        ("erofs", &["none", "lz4", "gzip:6", "zstd:3", "zstd:9"]),
     ];
     for (container, codecs) in copies {
         let tries: Vec<String> = codecs
@@ -113,8 +114,9 @@ fn predicted_sizes_are_those_of_copies() {
         let rows = rows(&json);
         for codec in codecs {
             let found = rows.iter().find(|(known, row)| {
-                let is_usual = container != "squashfs" || number(row, "block_bytes") == 131_072.0;
-                known == codec && is_usual
+                let has_blocks = ["squashfs", "erofs"].contains(&container);
+                let is_small = !has_blocks || number(row, "block_bytes") == 131_072.0;
+                known == codec && is_small
             });
             let (_, row) = found.unwrap_or_else(|| panic!("{container} {codec}: {json}"));
             let to = match (container, codec.split_once(':').map_or(*codec, |it| it.0)) {
@@ -123,11 +125,16 @@ fn predicted_sizes_are_those_of_copies() {
                 ("tar", _) => "x.tar.xz",
                 ("stream", _) => "x.stream",
                 ("btrfs", _) => "x.btrfs",
+                ("erofs", _) => "x.erofs",
                 _ => "x.squashfs",
+            };
+            let block = match container {
+                "erofs" => "--block-size 128K ",
+                _ => "",
             };
             ok(
                 &dir,
-                &format!("copy -q --overwrite --compress {codec} src {to}"),
+                &format!("copy -q --overwrite {block}--compress {codec} src {to}"),
             );
             let real = fs::metadata(dir.join(to)).unwrap().len() as f64;
             let predicted = number(row, "bytes");

@@ -57,7 +57,8 @@ fn predictions_of_real_trees() {
     let Some(trees) = env::var_os("RESTOW_TREES") else {
         return compare_a_small_tree();
     };
-    let containers = env::var("RESTOW_PLAN_FOR").unwrap_or("squashfs,btrfs,tar,stream".into());
+    let containers =
+        env::var("RESTOW_PLAN_FOR").unwrap_or("squashfs,btrfs,erofs,tar,stream".into());
     let mut misses = Vec::new();
     // Those that are right, and all.
     let [mut sizes, mut times, mut choices] = [(0, 0); 3];
@@ -65,6 +66,7 @@ fn predictions_of_real_trees() {
         for name in containers.split(',') {
             let container = match name {
                 "btrfs" => Container::Btrfs,
+                "erofs" => Container::Erofs,
                 "tar" => Container::Tar,
                 "stream" => Container::Stream,
                 _ => Container::Squashfs,
@@ -184,7 +186,7 @@ fn copied(
     };
     let to: PathBuf = dir.join(format!("plan.{ending}"));
     let mut copy = restow(["copy", "-q", "--overwrite", "--recompress"]);
-    if !matches!(container, Container::Squashfs | Container::Btrfs) {
+    if matches!(container, Container::Tar | Container::Stream) {
         copy = restow(["copy", "-q", "--overwrite"]);
     }
     if ending != "tar" {

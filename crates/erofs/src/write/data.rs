@@ -3,75 +3,21 @@
 use std::collections::HashMap;
 
 use tree::{
-    ChecksumsMark, ContentReader, Duplicates, Error, ExtentId, FileId, KeptCount, Progress, ReadAt,
+    ChecksumsMark, Duplicates, Error, ExtentId, FileId, KeptCount, NoProgress, Progress, ReadAt,
     RecordTable, Result, Scratch, Strings, high_u32, low_u32, ordered, wide_u64,
 };
 use xxhash::Xxh64;
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2};
-use super::encode::{Codec, DataResult, EncodedUnit, UnitEncoder};
+use super::encode::{DataResult, EncodedUnit, UnitEncoder};
 use super::image::ImageWriter;
 use super::plan::{DataForm, DataPart, Keep, inline_tail, jobs};
+use super::reuse::OldUnits;
+use super::unit::{PlacedUnit, UnitKind};
 use super::xattrs::{XattrTable, digest_prefix};
 
 /// The longest part of a tail in a table of strings.
 const STRING_BYTES_MAX: usize = 255;
-
-/// Where a unit of a file is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnitKind {
-    Hole,
-    Plain,
-    Encoded(Codec),
-}
-
-/// A stored unit, or a stored chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PlacedUnit {
-    /// Where it begins in the file.
-    pub(crate) from: u64,
-    /// Where its bytes are in the image, without padding.
-    pub(crate) at: u64,
-    pub(crate) stored_len: u32,
-    pub(crate) kind: UnitKind,
-    /// Its content goes on behind the part that is shown.
-    pub(crate) is_partial: bool,
-}
-
-impl PlacedUnit {
-    fn pack(&self) -> [u32; 5] {
-        let kind = match self.kind {
-            UnitKind::Hole => 0,
-            UnitKind::Plain => 1,
-            UnitKind::Encoded(codec) => 2 + codec as u64,
-        };
-        let at = self.at | kind << 60 | u64::from(self.is_partial) << 59;
-        [
-            low_u32(self.from),
-            high_u32(self.from),
-            low_u32(at),
-            high_u32(at),
-            self.stored_len,
-        ]
-    }
-
-    fn unpack([from_low, from_high, at_low, at_high, stored_len]: [u32; 5]) -> PlacedUnit {
-        let at = wide_u64(at_low, at_high);
-        PlacedUnit {
-            from: wide_u64(from_low, from_high),
-            at: at & ((1 << 59) - 1),
-            stored_len,
-            kind: match at >> 60 {
-                0 => UnitKind::Hole,
-                1 => UnitKind::Plain,
-                2 => UnitKind::Encoded(Codec::Lz4),
-                4 => UnitKind::Encoded(Codec::Deflate),
-                _ => UnitKind::Encoded(Codec::Zstd),
-            },
-            is_partial: at >> 59 & 1 != 0,
-        }
-    }
-}
 
 /// How the content of a file is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +154,7 @@ impl PlacedData {
     }
 
     /// The units of the packed inode.
-    pub(crate) fn packed_units(&self) -> impl ExactSizeIterator<Item = PlacedUnit> {
+    pub(crate) fn packed_units(&self) -> impl Iterator<Item = PlacedUnit> + Clone {
         (0..self.packed.len()).map(|index| PlacedUnit::unpack(self.packed.get(index)))
     }
 
@@ -259,6 +205,7 @@ struct DataMark {
     shared_units: u64,
     padding_bytes: u64,
     encoded: u64,
+    reused: u64,
     kept: KeptCount,
 }
 
@@ -293,24 +240,13 @@ impl<'a> ImageWriter<'a> {
     ) -> Result<PlacedData> {
         let (inventory, options, parallel) = (self.inventory, self.options, self.parallel);
         let keep = Keep::of(inventory, options);
-        let mut work = UnitEncoder {
-            content: ContentReader::new(inventory, options.unit(), options.skip_unreadable),
-            options,
-            keep: keep.as_ref(),
-        };
-        let buffer_bytes = work.buffer_bytes();
-        work.content = ContentReader::new(inventory, buffer_bytes, options.skip_unreadable);
-        let jobs = jobs(inventory, options, duplicates, &self.lost, keep.as_ref());
+        let old = OldUnits::find(inventory, options, parallel);
+        let (keeps, old) = (keep.as_ref(), old.as_ref());
+        let work = UnitEncoder::new(inventory, options, keeps, old);
+        let kept = (keeps, old);
+        let jobs = jobs(inventory, options, duplicates, &self.lost, xattrs, kept);
         let start = self.at;
-        let mut writer = DataWriter {
-            data: PlacedData::new(scratch, inventory.file_count()),
-            image: self,
-            xattrs,
-            mark: None,
-            known: HashMap::new(),
-            fragments: HashMap::new(),
-            scratch: Vec::new(),
-        };
+        let mut writer = DataWriter::new(self, xattrs, scratch);
         ordered(
             parallel,
             jobs,
@@ -318,7 +254,7 @@ impl<'a> ImageWriter<'a> {
             |worker, job| work.work(worker, job),
             |done| writer.take(done, &work, progress),
         )?;
-        if options.content_digest && writer.data.packed_bytes > 0 {
+        if options.has_packed_prefix() && writer.data.packed_bytes > 0 {
             writer.put_prefix()?;
         }
         let data = writer.data;
@@ -333,9 +269,38 @@ impl<'a> ImageWriter<'a> {
         }
         Ok(data)
     }
+
+    /// Writes results that no job has made.
+    pub(crate) fn place_data(
+        &mut self,
+        results: impl Iterator<Item = Result<DataResult>>,
+        work: &UnitEncoder<'_>,
+        xattrs: &XattrTable<'_>,
+        scratch: &Scratch,
+    ) -> Result<PlacedData> {
+        let mut writer = DataWriter::new(self, xattrs, scratch);
+        for done in results {
+            writer.take(done?, work, &NoProgress)?;
+        }
+        let data = writer.data;
+        self.align()?;
+        Ok(data)
+    }
 }
 
-impl DataWriter<'_, '_> {
+impl<'w, 'a> DataWriter<'w, 'a> {
+    fn new(image: &'w mut ImageWriter<'a>, xattrs: &'w XattrTable<'w>, scratch: &Scratch) -> Self {
+        DataWriter {
+            data: PlacedData::new(scratch, image.inventory.file_count()),
+            image,
+            xattrs,
+            mark: None,
+            known: HashMap::new(),
+            fragments: HashMap::new(),
+            scratch: Vec::new(),
+        }
+    }
+
     /// Writes the result of a job.
     fn take(
         &mut self,
@@ -404,19 +369,28 @@ impl DataWriter<'_, '_> {
             DataResult::Packed {
                 files,
                 stored,
+                tiny,
                 lost,
             } => {
-                let from = self.put_packed(&stored)?;
-                for &(file, offset) in &files {
-                    let placed = PlacedFile::Packed(from + u64::from(offset));
-                    self.data.set(file, placed);
+                let tiny_bytes: usize = tiny.iter().map(|(_, content)| content.len()).sum();
+                let bytes = tiny_bytes + stored.as_ref().map_or(0, |unit| unit.content_len);
+                progress.advance((files.len() + tiny.len()) as u64, bytes as u64);
+                if let Some(stored) = stored {
+                    let from = self.put_packed(&stored)?;
+                    for &(file, offset) in &files {
+                        let placed = PlacedFile::Packed(from + u64::from(offset));
+                        self.data.set(file, placed);
+                    }
+                    work.content.recycle(stored.buffer);
+                }
+                for (file, content) in tiny {
+                    let tail = Some(self.data.push_tail(&content));
+                    self.data.set(file, PlacedFile::Flat { block: 0, tail });
                 }
                 for (file, error) in lost {
                     self.data.set(file, PlacedFile::Nothing);
                     self.image.lost.lose(file, error);
                 }
-                progress.advance(files.len() as u64, stored.content_len as u64);
-                work.content.recycle(stored.buffer);
             }
         }
         progress.wrote(self.image.at.saturating_sub(begin));
@@ -439,10 +413,12 @@ impl DataWriter<'_, '_> {
             shared_units: image.summary.shared_units,
             padding_bytes: image.summary.padding_bytes,
             encoded: image.summary.image.encoded,
+            reused: image.summary.image.reused,
             kept: image.summary.image.kept,
         });
         if matches!(part.form, DataForm::Flat | DataForm::Chunks(_)) {
             self.image.align()?;
+            self.image.align_data()?;
         }
         let first = self.data.units.len() as u32;
         let placed = match part.form {
@@ -513,7 +489,7 @@ impl DataWriter<'_, '_> {
                 if part.is_first && stored.codec.is_none() {
                     self.image.align()?;
                 }
-                let mut unit = self.put_unit(part.from, stored)?;
+                let mut unit = self.put_unit(part.from, stored, part.is_first)?;
                 unit.is_partial |= stored.content_len > part.len;
                 self.data.units.push(unit.pack());
                 Ok(())
@@ -524,7 +500,7 @@ impl DataWriter<'_, '_> {
     /// Stores a unit of the packed inode, and returns where it begins there.
     fn put_packed(&mut self, stored: &EncodedUnit) -> Result<u64> {
         let from = self.data.packed_bytes;
-        let unit = self.put_unit(from, stored)?;
+        let unit = self.put_unit(from, stored, true)?;
         self.data.packed.push(unit.pack());
         self.data.packed_bytes = from + stored.content_len as u64;
         Ok(from)
@@ -548,21 +524,19 @@ impl DataWriter<'_, '_> {
         Ok(())
     }
 
-    /// Stores a unit, unless it is there.
-    fn put_unit(&mut self, from: u64, stored: &EncodedUnit) -> Result<PlacedUnit> {
+    /// Stores a unit, unless it is there; the data of a file may begin with it.
+    fn put_unit(&mut self, from: u64, stored: &EncodedUnit, is_first: bool) -> Result<PlacedUnit> {
         let bytes = &stored.buffer[..stored.len];
         let (stored_len, len) = (stored.len as u32, stored.content_len);
         let (image, is_plain) = (&mut *self.image, stored.codec.is_none());
-        let kind = stored.codec.map_or(UnitKind::Plain, UnitKind::Encoded);
+        let kind = stored.kind();
         self.data.codecs |= stored.codec.map_or(0, |codec| 1 << codec as u16);
         self.data.is_wide |= stored.is_wide;
         let has_records = image.options.has_records();
-        let placed = |at| PlacedUnit {
-            from,
-            at,
-            stored_len,
-            kind,
-            is_partial: has_records && may_end_early(kind, at, stored_len),
+        let placed = |at| {
+            let mut unit = PlacedUnit::in_records(from, at, stored_len, kind);
+            unit.is_partial &= has_records;
+            unit
         };
         image.summary.image.kept += stored.kept;
         image.summary.plain_units += u64::from(is_plain);
@@ -586,16 +560,21 @@ impl DataWriter<'_, '_> {
                 return Ok(placed(known.at));
             }
         }
-        image.summary.image.encoded += u64::from(stored.kept.count == 0);
+        image.summary.image.reused += u64::from(stored.is_reused);
+        let is_encoded = stored.kept.count == 0 && !stored.is_reused;
+        image.summary.image.encoded += u64::from(is_encoded);
         let is_aligned = !has_records;
         if is_aligned {
             image.align()?;
-            if !is_plain {
-                // A reader finds the end of the data at the end of the last block.
-                let padding = bytes.len().next_multiple_of(BLOCK_BYTES) - bytes.len();
-                image.put_zeros(padding as u64)?;
-                image.summary.padding_bytes += padding as u64;
-            }
+        }
+        if is_first {
+            image.align_data()?;
+        }
+        if is_aligned && !is_plain {
+            // A reader finds the end of the data at the end of the last block.
+            let padding = bytes.len().next_multiple_of(BLOCK_BYTES) - bytes.len();
+            image.put_zeros(padding as u64)?;
+            image.summary.padding_bytes += padding as u64;
         }
         let at = image.at;
         image.put(bytes)?;
@@ -684,17 +663,9 @@ impl DataWriter<'_, '_> {
         summary.shared_units = mark.shared_units;
         summary.padding_bytes = mark.padding_bytes;
         summary.image.encoded = mark.encoded;
+        summary.image.reused = mark.reused;
         summary.image.kept = mark.kept;
     }
-}
-
-/// Whether Linux can have all content of a unit before it has seen the end of the stored data. It
-/// hands over one page of stored data at a time, and the last page may hold nothing but the end of
-/// a deflate stream: what is complete is then an error, unless the unit is marked as shown in part
-/// (`z_erofs_deflate_decompress`; seen with Linux 6.18 and 7.2).
-fn may_end_early(kind: UnitKind, at: u64, stored_len: u32) -> bool {
-    let last = at + u64::from(stored_len.max(1)) - 1;
-    kind == UnitKind::Encoded(Codec::Deflate) && at >> BLOCK_LOG2 != last >> BLOCK_LOG2
 }
 
 #[cfg(test)]
@@ -730,17 +701,6 @@ mod tests {
             PlacedFile::Packed((1 << 47) + 3),
         ] {
             assert_eq!(PlacedFile::unpack(placed.pack()), placed);
-        }
-        let encoded = Codec::ALL.map(UnitKind::Encoded);
-        for kind in [UnitKind::Hole, UnitKind::Plain].into_iter().chain(encoded) {
-            let unit = PlacedUnit {
-                from: (1 << 62) + 1,
-                at: (1 << 58) + 2,
-                stored_len: 1 << 20,
-                kind,
-                is_partial: true,
-            };
-            assert_eq!(PlacedUnit::unpack(unit.pack()), unit);
         }
     }
 }

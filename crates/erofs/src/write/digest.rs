@@ -5,10 +5,10 @@ use codec::{Algorithm, Decoder};
 use tree::{Error, FileId, FileKind, ReadAt, RecordTable, Result, Scratch, Sha256, ordered};
 
 use super::block::BLOCK_LOG2;
-use super::data::{PlacedFile, PlacedUnit, UnitKind};
-use super::encode::Codec;
+use super::data::PlacedFile;
 use super::image::ImageWriter;
 use super::layout::ImageContent;
+use super::unit::{Codec, PlacedUnit, UnitKind};
 use crate::piece::CONTENT_BYTES_MAX;
 
 /// Number of files that one job digests.

@@ -2,12 +2,15 @@
 
 use codec::{Algorithm, Decoder, Encoder, ZstdFrame};
 use tree::{
-    ContentReader, Encoding, Error, Extent, ExtentId, ExtentKind, FileId, KeptCount, Probe, Result,
+    ContentReader, Encoding, Error, Extent, ExtentId, ExtentKind, FileId, Inventory, KeptCount,
+    Probe, Result,
 };
 
 use super::block::BLOCK_BYTES;
 use super::options::Options;
 use super::plan::{DataForm, DataJob, DataPart, Keep};
+use super::reuse::OldUnits;
+use super::unit::{Codec, UnitKind};
 
 /// The most bytes of an LZ4 block: Linux has buffers for 1 MiB, and its blocks need not begin with
 /// this one.
@@ -22,7 +25,11 @@ pub(crate) struct UnitEncoder<'a> {
     pub(crate) content: ContentReader<'a>,
     pub(crate) options: &'a Options,
     /// The extents of the source that are kept.
-    pub(crate) keep: Option<&'a Keep>,
+    keep: Option<&'a Keep>,
+    /// The older image of which units are kept.
+    old: Option<&'a OldUnits<'a>>,
+    /// The length of all buffers.
+    buffer_bytes: usize,
 }
 
 /// State that a worker keeps between jobs.
@@ -35,6 +42,13 @@ pub(crate) struct ThreadCodec {
     probe: Option<Probe>,
 }
 
+impl ThreadCodec {
+    /// Whether the content that was encoded last is zeros.
+    pub(crate) fn is_zero(&self, len: usize) -> bool {
+        self.content[..len].iter().all(|&byte| byte == 0)
+    }
+}
+
 /// A unit that has no place yet.
 pub(crate) struct EncodedUnit {
     /// A buffer of the size of a unit; the stored bytes are at its start.
@@ -45,29 +59,10 @@ pub(crate) struct EncodedUnit {
     /// The length of the content.
     pub(crate) content_len: usize,
     pub(crate) kept: KeptCount,
+    /// It is one of the old image.
+    pub(crate) is_reused: bool,
     /// It is a zstd frame with a window that is larger than a unit.
     pub(crate) is_wide: bool,
-}
-
-/// A codec, by its number in indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Codec {
-    Lz4 = 0,
-    Deflate = 2,
-    Zstd = 3,
-}
-
-impl Codec {
-    pub(crate) const ALL: [Codec; 3] = [Codec::Lz4, Codec::Deflate, Codec::Zstd];
-
-    /// The codec for data that is encoded with this algorithm, or is after its frame is taken off.
-    pub(crate) fn of(algorithm: Algorithm) -> Codec {
-        match algorithm {
-            Algorithm::Zlib => Codec::Deflate,
-            Algorithm::Zstd => Codec::Zstd,
-            _ => Codec::Lz4,
-        }
-    }
 }
 
 /// The reasons why stored data is encoded again.
@@ -87,10 +82,12 @@ pub(crate) enum DataResult {
         part: DataPart,
         bytes: u64,
     },
-    /// A unit of the packed inode, and the files that cannot be read, which are filled with zeros.
+    /// A unit of the packed inode, the content of tiny files, and the files that cannot be read,
+    /// which are filled with zeros.
     Packed {
         files: Vec<(FileId, u32)>,
-        stored: EncodedUnit,
+        stored: Option<EncodedUnit>,
+        tiny: Vec<(FileId, Vec<u8>)>,
         lost: Vec<(FileId, Error)>,
     },
     /// A file in stored data; with the data if it becomes a unit of the packed inode.
@@ -120,23 +117,53 @@ impl EncodedUnit {
             codec,
             content_len,
             kept: KeptCount::default(),
+            is_reused: false,
             is_wide: false,
         }
     }
+
+    pub(crate) fn kind(&self) -> UnitKind {
+        self.codec.map_or(UnitKind::Plain, UnitKind::Encoded)
+    }
 }
 
-impl UnitEncoder<'_> {
-    /// The length of all buffers.
-    pub(crate) fn buffer_bytes(&self) -> usize {
-        let kept = self.keep.map_or(0, |keep| keep.content_bytes_max);
-        self.options.unit().max(kept as usize)
+/// Decodes a unit; of zlib, it is raw deflate.
+fn decode(
+    decoder: &mut Decoder,
+    algorithm: Algorithm,
+    content: &mut [u8],
+    stored: &[u8],
+) -> std::result::Result<usize, codec::Error> {
+    match algorithm {
+        Algorithm::Zlib => decoder.decompress_deflate(content, stored),
+        _ => decoder.decompress(algorithm, content, stored),
+    }
+}
+
+impl<'a> UnitEncoder<'a> {
+    pub(crate) fn new(
+        inventory: &'a Inventory<'a>,
+        options: &'a Options,
+        keep: Option<&'a Keep>,
+        old: Option<&'a OldUnits<'a>>,
+    ) -> Self {
+        let kept = keep.map_or(0, |keep| keep.content_bytes_max);
+        let buffer_bytes = options.unit().max(kept as usize);
+        UnitEncoder {
+            content: ContentReader::new(inventory, buffer_bytes, options.skip_unreadable),
+            options,
+            keep,
+            old,
+            buffer_bytes,
+        }
     }
 
     pub(crate) fn worker(&self) -> ThreadCodec {
         let settings = self.options.compression;
-        let unit = self.buffer_bytes();
-        let decodes =
-            settings.is_some() && self.options.verify.decodes_encoded() || self.keep.is_some();
+        let unit = self.buffer_bytes;
+        let decodes = settings.is_some() && self.options.verify.decodes_encoded()
+            || self.keep.is_some()
+            || self.old.is_some();
         ThreadCodec {
             encoder: settings.and_then(|settings| Encoder::new(&settings).ok()),
             decoder: Decoder::new(),
@@ -193,32 +220,66 @@ impl UnitEncoder<'_> {
                 let stored = if is_hole {
                     None
                 } else {
-                    Some(self.encode(worker, part.len, part.form == DataForm::Units)?)
+                    let old = Some((part.file, Some(part.from)));
+                    Some(self.encode(worker, part.len, part.form == DataForm::Units, old)?)
                 };
                 DataResult::Part(part, stored)
             }
-            DataJob::Packed { files, len } => {
+            DataJob::Packed { files, len, tiny } => {
                 let mut lost = Vec::new();
                 let mut end = 0;
                 for &(file, offset) in &files {
                     let begin = offset as usize;
                     end = begin + self.content.inventory().size(file) as usize;
-                    let content = &mut worker.content[begin..end];
-                    let read = self.content.read(file, 0, content);
-                    if let Err(error) = self.content.forgive(file, read)? {
-                        content.fill(0);
-                        lost.push((file, error));
-                    }
+                    self.read_small(file, &mut worker.content[begin..end], &mut lost)?;
                 }
                 worker.content[end..len].fill(0);
-                let stored = self.encode(worker, len, true)?;
+                let stored = match len {
+                    0 => None,
+                    _ => {
+                        let old = files.first().map(|&(file, _)| (file, None));
+                        Some(self.encode(worker, len, true, old)?)
+                    }
+                };
+                let tiny = tiny.into_iter().map(|file| {
+                    let mut content = vec![0; self.content.inventory().size(file) as usize];
+                    self.read_small(file, &mut content, &mut lost)?;
+                    Ok((file, content))
+                });
+                let tiny = tiny.collect::<Result<_>>()?;
                 DataResult::Packed {
                     files,
                     stored,
+                    tiny,
                     lost,
                 }
             }
         })
+    }
+
+    /// Encodes a unit of metadata.
+    pub(crate) fn encode_metadata(
+        &self,
+        worker: &mut ThreadCodec,
+        metadata: &[u8],
+    ) -> Result<EncodedUnit> {
+        worker.content[..metadata.len()].copy_from_slice(metadata);
+        self.encode(worker, metadata.len(), true, None)
+    }
+
+    /// Reads a whole small file; one that cannot be read is zeros, and is lost.
+    fn read_small(
+        &self,
+        file: FileId,
+        content: &mut [u8],
+        lost: &mut Vec<(FileId, Error)>,
+    ) -> Result<()> {
+        let read = self.content.read(file, 0, content);
+        if let Err(error) = self.content.forgive(file, read)? {
+            content.fill(0);
+            lost.push((file, error));
+        }
+        Ok(())
     }
 
     /// Handles a file that cannot be read: leaves it out, or fails.
@@ -241,13 +302,46 @@ impl UnitEncoder<'_> {
         }
     }
 
-    /// Encodes the first `len` bytes of the worker's content, if they are to be compressed.
+    /// Finds the first `len` bytes of the worker's content in the old image, in a unit at this
+    /// offset of a file, or of small files of which this one is the first.
+    fn reuse(
+        &self,
+        worker: &mut ThreadCodec,
+        len: usize,
+        place: (FileId, Option<u64>),
+    ) -> Option<EncodedUnit> {
+        let (old, settings) = (self.old?, self.options.compression?);
+        let (algorithm, mut buffer) = (settings.algorithm(), self.content.buffer());
+        let room = self.room(len, algorithm);
+        let stored_len = old.read(place, len, &mut buffer).filter(|&it| it <= room);
+        let is_equal = stored_len.is_some_and(|stored_len| {
+            let (stored, decoded) = (&buffer[..stored_len], &mut worker.decoded[..len]);
+            let is = decode(&mut worker.decoder, algorithm, decoded, stored);
+            is == Ok(len) && *decoded == worker.content[..len]
+        });
+        let Some(stored_len) = stored_len.filter(|_| is_equal) else {
+            self.content.recycle(buffer);
+            return None;
+        };
+        let codec = Some(Codec::of(algorithm));
+        let mut unit = EncodedUnit::new(buffer, stored_len, codec, len);
+        unit.is_reused = true;
+        Some(unit)
+    }
+
+    /// Encodes the first `len` bytes of the worker's content, if they are to be compressed. `old`
+    /// is their place in the old image.
     fn encode(
         &self,
         worker: &mut ThreadCodec,
         len: usize,
         is_compressed: bool,
+        old: Option<(FileId, Option<u64>)>,
     ) -> Result<EncodedUnit> {
+        let old = old.filter(|_| is_compressed);
+        if let Some(unit) = old.and_then(|place| self.reuse(worker, len, place)) {
+            return Ok(unit);
+        }
         let mut buffer = self.content.buffer();
         let content = &worker.content[..len];
         let is_noise = |probe: &mut Probe| probe.is_noise(content);
@@ -277,10 +371,7 @@ impl UnitEncoder<'_> {
         if self.options.verify.decodes_encoded() {
             let stored = &buffer[..stored_len];
             let decoded = &mut worker.decoded[..len];
-            let result = match algorithm {
-                Algorithm::Zlib => worker.decoder.decompress_deflate(decoded, stored),
-                _ => worker.decoder.decompress(algorithm, decoded, stored),
-            };
+            let result = decode(&mut worker.decoder, algorithm, decoded, stored);
             if result != Ok(len) || decoded != content {
                 return Err(Error::Unverified("a unit does not decode to its content"));
             }
@@ -401,6 +492,6 @@ impl UnitEncoder<'_> {
         let of_codec = |error| Error::of_block(error, &stored[..read], 0);
         let len = decoded.map_err(of_codec)?;
         self.content.recycle(stored);
-        self.encode(worker, len, true)
+        self.encode(worker, len, true, None)
     }
 }

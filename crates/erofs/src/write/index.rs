@@ -1,7 +1,7 @@
 //! The indexes of compressed files: records, full and compact.
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2};
-use super::data::{PlacedUnit, UnitKind};
+use super::unit::{PlacedUnit, UnitKind};
 use crate::index::BLOCK_COUNT;
 use crate::records::{FORMAT_SHIFT, PARTIAL};
 

@@ -13,9 +13,11 @@ use super::data::{PlacedData, PlacedFile, fit_compact};
 use super::index::compact_bytes;
 use super::options::Options;
 use super::plan::inline_tail;
+use super::unit::PlacedUnit;
 use super::xattrs::XattrTable;
 use crate::dir::ENTRY_BYTES;
 use crate::inode::{COMPACT_BYTES, EXTENDED_BYTES};
+use crate::superblock::IN_METABOX;
 
 /// Everything that the metadata is made from.
 pub(crate) struct ImageContent<'a> {
@@ -47,6 +49,9 @@ pub(crate) enum InodeBody {
     /// At this offset in the packed inode.
     Packed(u64),
 }
+
+/// Stands for the inline bytes of a listing that is in the packed inode.
+const IN_PACKED: u32 = u32::MAX;
 
 /// No content.
 const EMPTY: InodeBody = InodeBody::Flat {
@@ -179,21 +184,37 @@ pub(crate) fn record_bytes(size: u64) -> u64 {
 
 /// The places of all metadata.
 pub(crate) struct InodeLayout {
-    /// By file; 0 of files that are left out.
-    nids: Vec<u32>,
+    /// By file: the place of its inode in units of 32 bytes; 0 of files that are left out.
+    slots: Vec<u32>,
     /// For each directory and symbolic link, in the order of files: bytes, first block, and inline
-    /// bytes.
+    /// bytes or [`IN_PACKED`].
     listings: RecordTable<4>,
-    pub(crate) packed: Option<u32>,
-    /// Where shared attributes begin, and inodes.
+    /// Where listings begin in the packed inode, and its size.
+    packed_listings: u64,
+    packed_bytes: u64,
+    /// The inode that has small files, and listings; and the one that has the inodes of files.
+    pub(crate) packed: Option<MetaFile>,
+    pub(crate) metabox: Option<MetaFile>,
+    /// Where shared attributes begin, and inodes: in the metabox if there is one.
     pub(crate) xattr_at: u64,
     pub(crate) meta_at: u64,
+}
+
+/// A file that no directory has.
+#[derive(Default)]
+pub(crate) struct MetaFile {
+    pub(crate) nid: u32,
+    pub(crate) bytes: u64,
+    /// The units of metadata in it, behind those of small files.
+    pub(crate) units: Vec<PlacedUnit>,
 }
 
 /// The next directories and symbolic links of a layout.
 pub(crate) struct Listings<'a> {
     table: &'a RecordTable<4>,
     next: usize,
+    /// Where the next one is in the packed inode, if it is there.
+    packed_at: u64,
 }
 
 impl Listings<'_> {
@@ -201,11 +222,14 @@ impl Listings<'_> {
     fn next(&mut self) -> (u64, InodeBody) {
         let [low, high, block, tail_len] = self.table.get(self.next);
         self.next += 1;
+        let size = tree::wide_u64(low, high);
+        if tail_len == IN_PACKED {
+            let at = self.packed_at;
+            self.packed_at += size;
+            return (size, InodeBody::Packed(at));
+        }
         let tail_len = tail_len as usize;
-        (
-            tree::wide_u64(low, high),
-            InodeBody::Flat { block, tail_len },
-        )
+        (size, InodeBody::Flat { block, tail_len })
     }
 
     /// The size of the next file, and how its content is stored.
@@ -242,15 +266,25 @@ impl Listings<'_> {
 }
 
 impl ImageContent<'_> {
-    /// How the packed inode is stored.
-    pub(crate) fn packed_body(&self) -> Result<InodeBody> {
-        let count = u32::try_from(self.data.packed_units().len());
-        let count = count.map_err(|_| Error::Limit("more than 2^32 units of small files"))?;
-        let fits_compact = fit_compact(self.data.packed_units());
+    /// The units of the packed inode: those of small files, and those of listings.
+    pub(crate) fn packed_units<'u>(
+        &'u self,
+        packed: &'u MetaFile,
+    ) -> impl Iterator<Item = PlacedUnit> + Clone + use<'u> {
+        let small = self.data.packed_units();
+        small.chain(packed.units.iter().copied())
+    }
+
+    /// How a file of these units is stored.
+    pub(crate) fn units_body(
+        &self,
+        units: impl Iterator<Item = PlacedUnit> + Clone,
+    ) -> Result<InodeBody> {
+        let count = u32::try_from(units.clone().count());
         Ok(InodeBody::Units {
             first: 0,
-            count,
-            is_compact: fits_compact && !self.options.has_records(),
+            count: count.map_err(|_| Error::Limit("more than 2^32 units of small files"))?,
+            is_compact: !self.options.has_records() && fit_compact(units),
         })
     }
 
@@ -262,7 +296,7 @@ impl ImageContent<'_> {
 }
 
 impl InodeLayout {
-    /// Places the metadata behind the data, which ends at `at`.
+    /// Places the metadata behind the data, which ends at `at`; in a metabox, it begins at 0.
     pub(crate) fn new(
         content: &ImageContent,
         at: u64,
@@ -270,10 +304,14 @@ impl InodeLayout {
         scratch: &Scratch,
     ) -> Result<InodeLayout> {
         let inventory = content.inventory;
+        let packed_bytes = content.data.packed_bytes;
         let mut layout = InodeLayout {
-            nids: Vec::with_capacity(inventory.file_count() as usize),
+            slots: Vec::with_capacity(inventory.file_count() as usize),
             listings: RecordTable::new(scratch),
+            packed_listings: packed_bytes,
+            packed_bytes,
             packed: None,
+            metabox: None,
             xattr_at: 0,
             meta_at: 0,
         };
@@ -287,44 +325,61 @@ impl InodeLayout {
                     .map_or(0, |target| target.len() as u64),
                 _ => continue,
             };
-            let tail_len = inline_tail(size, content.xattrs.bytes(file));
-            let record = [
-                tree::low_u32(size),
-                tree::high_u32(size),
-                block_number(block)?,
-                tail_len as u32,
-            ];
+            let (low, high) = (tree::low_u32(size), tree::high_u32(size));
+            let tail_len = inline_tail(size, content.xattrs.bytes(file)) as u32;
+            if content.options.has_metabox() && u64::from(tail_len) < size {
+                layout.listings.push([low, high, 0, IN_PACKED]);
+                layout.packed_bytes += size;
+                continue;
+            }
+            let record = [low, high, block_number(block)?, tail_len];
             layout.listings.push(record);
-            block += (size - tail_len as u64).div_ceil(BLOCK_BYTES as u64);
+            block += (size - u64::from(tail_len)).div_ceil(BLOCK_BYTES as u64);
         }
-        layout.xattr_at = block << BLOCK_LOG2;
-        let xattr_end = layout.xattr_at + shared_bytes;
-        layout.meta_at = xattr_end.next_multiple_of(BLOCK_BYTES as u64);
-        block_number(layout.meta_at >> BLOCK_LOG2)?;
-        // A nid is also the number that programs see, and 0 means that there is no file.
+        if !content.options.has_metabox() {
+            layout.xattr_at = block << BLOCK_LOG2;
+            let xattr_end = layout.xattr_at + shared_bytes;
+            layout.meta_at = xattr_end.next_multiple_of(BLOCK_BYTES as u64);
+            block_number(layout.meta_at >> BLOCK_LOG2)?;
+        }
+        // The place is also the number that programs see, and 0 means that there is no file.
         let mut next = layout.meta_at + COMPACT_BYTES as u64;
+        let mut slots = std::mem::take(&mut layout.slots);
         let mut listings = layout.listings();
-        let mut nids = Vec::with_capacity(inventory.file_count() as usize);
         for file in inventory.files() {
             let (size, body) = listings.body(content, file);
             if !content.is_stored(file) {
-                nids.push(0);
+                slots.push(0);
                 continue;
             }
             let head = content.head_bytes(file, size);
-            nids.push(layout.place(content, &mut next, head, body, size)?);
+            slots.push(layout.place(content, &mut next, head, body, size)?);
         }
-        let bytes = content.data.packed_bytes;
-        if bytes > 0 {
-            let body = content.packed_body()?;
-            layout.packed =
-                Some(layout.place(content, &mut next, EXTENDED_BYTES as u64, body, bytes)?);
+        layout.slots = slots;
+        if !content.options.has_metabox() && packed_bytes > 0 {
+            let body = content.units_body(content.data.packed_units())?;
+            let mut packed = MetaFile {
+                bytes: packed_bytes,
+                ..MetaFile::default()
+            };
+            packed.nid = layout.place_meta_file(content, &mut next, body, packed_bytes)?;
+            layout.packed = Some(packed);
         }
-        layout.nids = nids;
         Ok(layout)
     }
 
-    /// The nid of an inode that is placed at `next` or behind it.
+    /// The number of a file that no directory has, whose inode is placed at `next`.
+    pub(crate) fn place_meta_file(
+        &self,
+        content: &ImageContent,
+        next: &mut u64,
+        body: InodeBody,
+        bytes: u64,
+    ) -> Result<u32> {
+        self.place(content, next, EXTENDED_BYTES as u64, body, bytes)
+    }
+
+    /// The slot of an inode that is placed at `next` or behind it.
     fn place(
         &self,
         content: &ImageContent,
@@ -342,25 +397,40 @@ impl InodeLayout {
         }
         let index_at = content.index_at(body, at + head, size);
         *next = index_at + content.index_bytes(body, index_at, size);
-        let nid = u32::try_from((at - self.meta_at) / COMPACT_BYTES as u64);
-        nid.map_err(|_| Error::Limit("more than 128 GiB of inodes"))
+        let slot = u32::try_from((at - self.meta_at) / COMPACT_BYTES as u64);
+        slot.map_err(|_| Error::Limit("more than 128 GiB of inodes"))
     }
 
     pub(crate) fn listings(&self) -> Listings<'_> {
         Listings {
             table: &self.listings,
             next: 0,
+            packed_at: self.packed_listings,
         }
     }
 
-    /// The nid of a file that is stored.
-    pub(crate) fn nid(&self, file: FileId) -> u32 {
-        self.nids[file.0 as usize]
+    /// The size of the packed inode.
+    pub(crate) fn packed_bytes(&self) -> u64 {
+        self.packed_bytes
     }
 
-    /// Where the inode with this nid is.
-    pub(crate) fn inode_at(&self, nid: u32) -> u64 {
-        self.meta_at + u64::from(nid) * COMPACT_BYTES as u64
+    /// The number of a file that is stored.
+    pub(crate) fn nid(&self, content: &ImageContent, file: FileId) -> u64 {
+        let in_metabox = if content.options.has_metabox() {
+            IN_METABOX
+        } else {
+            0
+        };
+        u64::from(self.slots[file.0 as usize]) | in_metabox
+    }
+
+    /// Where the inode of a file is: in the metabox if there is one.
+    pub(crate) fn inode_at(&self, file: FileId) -> u64 {
+        self.slot_at(self.slots[file.0 as usize])
+    }
+
+    pub(crate) fn slot_at(&self, slot: u32) -> u64 {
+        self.meta_at + u64::from(slot) * COMPACT_BYTES as u64
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The data is written first, in the order of names, while worker threads compress ahead. Then
 //! comes the metadata: the blocks of directories, attributes that several files have, and the
-//! inodes with their indexes, in the order of the inventory, the root first. The superblock comes
-//! last.
+//! inodes with their indexes, in the order of the inventory, the root first. For Linux 6.17, the
+//! inodes are in a compressed file. The superblock comes last.
 
 mod block;
 mod data;
@@ -12,28 +12,37 @@ mod encode;
 mod image;
 mod index;
 mod layout;
+mod old;
 mod options;
 mod plan;
+mod reuse;
 mod superblock;
 mod tables;
+mod trial;
+mod unit;
 mod verify;
 mod xattrs;
 
 use std::collections::HashMap;
 
 use tree::{
-    Describe, Duplicates, Error, FileId, Inventory, Output, Parallel, Progress, ReadAt, Result,
-    Scratch, Time,
+    Describe, Duplicates, Error, FileId, ImageSummary, Inventory, Lost, Output, Parallel, Progress,
+    ReadAt, Result, Scratch, Time,
 };
 
 use self::block::BLOCK_BYTES;
 use self::image::ImageWriter;
 use self::layout::{ImageContent, InodeLayout};
+pub use self::old::OldErofs;
 pub use self::options::{ErofsSummary, Options};
+pub use self::trial::{EncodedTrialUnit, TrialImage, TrialUnit, TrialUnitEncoder};
 use self::verify::WindowReader;
 use self::xattrs::{DIGEST_NAME, XattrTable, is_storable};
 use crate::image::Erofs;
 use crate::read::TARGET_BYTES_MAX;
+
+/// Bytes of decoded metadata that are kept while an image is read back, in the order of its inodes.
+const DECODED_BYTES_KEPT: usize = 2 << 20;
 
 /// The targets of symbolic links.
 type LinkTargets = HashMap<FileId, Box<[u8]>>;
@@ -83,7 +92,10 @@ impl<'a> ImageWriter<'a> {
             Duplicates::default()
         };
         self.summary.image.duplicates = duplicates.len() as u64;
-        let (mut xattrs, targets) = self.describe()?;
+        let summary = &mut self.summary.image;
+        let described = Described::of(self.inventory, self.options, self.parallel, summary)?;
+        let (mut xattrs, targets) = (described.xattrs, described.targets);
+        self.lost = described.lost;
         let shared_xattrs = xattrs.finish(&duplicates)?;
         let data = self.write_data(&duplicates, &xattrs, scratch, progress)?;
         let (epoch, made) = self.times();
@@ -103,8 +115,8 @@ impl<'a> ImageWriter<'a> {
         }
         let behind_data = self.at;
         let shared_bytes = shared_xattrs.len() as u64;
-        let layout = InodeLayout::new(&content, behind_data, shared_bytes, scratch)?;
-        self.write_tables(&content, &layout, &shared_xattrs)?;
+        let mut layout = InodeLayout::new(&content, behind_data, shared_bytes, scratch)?;
+        self.write_tables(&content, &mut layout, &shared_xattrs)?;
         self.summary.metadata_bytes = self.at - behind_data;
         self.finish(&content, &layout, made)?;
         if self.options.verify.decodes_encoded() {
@@ -113,6 +125,7 @@ impl<'a> ImageWriter<'a> {
             self.written.compare(&*written, start, self.parallel)?;
             let written = Box::new(WindowReader::new(written)?);
             let image = Erofs::open(vec![written as Box<dyn ReadAt>])?;
+            image.keep_decoded(DECODED_BYTES_KEPT);
             verify::tree(&image, &content, &layout, self.parallel)?;
         }
         self.lost = lost;
@@ -138,21 +151,36 @@ impl<'a> ImageWriter<'a> {
         };
         (epoch, u32::try_from(made - seconds).unwrap_or(u32::MAX))
     }
+}
 
+/// The parts of files that are neither content nor in an inventory.
+struct Described<'a> {
+    xattrs: XattrTable<'a>,
+    targets: LinkTargets,
+    /// Files of which they cannot be read.
+    lost: Lost,
+}
+
+impl<'a> Described<'a> {
     /// Reads link targets and extended attributes; skips files for
     /// which that fails if the options allow it.
-    fn describe(&mut self) -> Result<(XattrTable<'a>, LinkTargets)> {
-        let (inventory, has_digests) = (self.inventory, self.options.content_digest);
+    fn of(
+        inventory: &'a Inventory<'a>,
+        options: &Options,
+        parallel: Parallel,
+        summary: &mut ImageSummary,
+    ) -> Result<Described<'a>> {
+        let has_digests = options.content_digest;
         let mut xattrs = XattrTable::new(inventory, has_digests);
         let mut targets = LinkTargets::new();
         let describe = Describe {
             inventory,
-            xattrs: self.options.xattrs,
-            skip_unreadable: self.options.skip_unreadable,
+            xattrs: options.xattrs,
+            skip_unreadable: options.skip_unreadable,
         };
-        self.lost = describe.read(
-            self.parallel,
-            &mut self.summary.image,
+        let lost = describe.read(
+            parallel,
+            summary,
             |description| match &description.target {
                 Some(target) if target.len() as u64 > TARGET_BYTES_MAX => Err(Error::Limit(
                     "the target of a symbolic link is longer than Linux allows",
@@ -171,6 +199,10 @@ impl<'a> ImageWriter<'a> {
                 })
             },
         )?;
-        Ok((xattrs, targets))
+        Ok(Described {
+            xattrs,
+            targets,
+            lost,
+        })
     }
 }

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use codec::{Algorithm, Encoder, Settings};
 use tree::{Error, ImageSummary, Result, Time, Verify, setters};
 
+use super::old::OldErofs;
 use crate::kernel::Kernel;
+
+/// The most bytes of metadata that are compressed together.
+const METADATA_UNIT_BYTES: usize = 64 << 10;
 
 /// Options for creating an image: those of [`Options::default`], and a method for each that
 /// replaces it. Codecs and levels are those of the crate `restow-codec`.
@@ -28,13 +32,19 @@ pub struct Options {
     /// 128 KiB in records, and 256 KiB where each unit begins at a block.
     pub unit_bytes: u32,
     /// The oldest Linux that can read the image. From 6.15 on, indexes are records, and data is not
-    /// aligned.
+    /// aligned; from 6.17 on, metadata is compressed, too.
     pub min_kernel: Kernel,
     /// Whether to store files and units with equal content once.
     pub duplicates: bool,
     /// Whether to copy zstd, LZ4 and zlib data of the source as it is stored, at any level, if
     /// indexes are records.
     pub keep_extents: bool,
+    /// The data of each file, and each unit of the packed inode, begins at a multiple of this many
+    /// bytes: a power of two from 512 bytes to 1 MiB, or 1. The other units of a file follow.
+    pub align_bytes: u32,
+    /// An older image, whose units are kept where their content is unchanged, if they have the
+    /// codec and the length of those of the new one. Their level is not known.
+    pub old: Option<OldErofs>,
     /// Whether to give regular files the SHA-256 of their content as an attribute, by which Linux
     /// 7.0 shares the pages of equal files (`inode_share`).
     pub content_digest: bool,
@@ -64,6 +74,8 @@ impl Default for Options {
             min_kernel: Kernel(6, 12),
             duplicates: true,
             keep_extents: true,
+            align_bytes: 1,
+            old: None,
             content_digest: false,
             xattrs: true,
             made: 0,
@@ -82,6 +94,8 @@ setters!(Options {
     min_kernel: Kernel,
     duplicates: bool,
     keep_extents: bool,
+    align_bytes: u32,
+    old: Option<OldErofs>,
     content_digest: bool,
     xattrs: bool,
     made: i64,
@@ -101,6 +115,22 @@ impl Options {
     /// Whether indexes are records with lengths in bytes.
     pub(crate) fn has_records(&self) -> bool {
         self.compression.is_some() && self.min_kernel >= Kernel::RECORDS
+    }
+
+    /// Whether inodes are in a compressed file, the metabox, and large directories in the packed
+    /// inode.
+    pub(crate) fn has_metabox(&self) -> bool {
+        self.has_records() && self.min_kernel >= Kernel::METABOX
+    }
+
+    /// Whether Linux looks for prefixes of attributes in the packed inode, if there is one.
+    pub(crate) fn has_packed_prefix(&self) -> bool {
+        self.content_digest && !self.has_metabox()
+    }
+
+    /// Bytes of metadata of a unit: a name is found by decoding a few.
+    pub(crate) fn metadata_unit(&self) -> usize {
+        self.unit().min(METADATA_UNIT_BYTES)
     }
 
     /// Whether ends of files can be in the packed inode, and several extents can show one cluster.
@@ -129,11 +159,18 @@ impl Options {
     }
 
     /// Rejects options that no image can have.
-    pub(crate) fn check(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] with the reason.
+    pub fn check(&self) -> Result<()> {
         let invalid = |what| Err(Error::InvalidInput(what));
         let unit = self.unit();
         if !unit.is_power_of_two() || !(4 << 10..=1 << 20).contains(&unit) {
             return invalid("the unit size is not a power of two from 4 KiB to 1 MiB");
+        }
+        let align = self.align_bytes;
+        if align != 1 && !(align.is_power_of_two() && (512..=1 << 20).contains(&align)) {
+            return invalid("the alignment of data is not a power of two from 512 bytes to 1 MiB");
         }
         if self.label.len() > 16 || self.label.contains(&0) {
             return invalid("a label in EROFS has at most 16 bytes");

@@ -12,6 +12,9 @@ use tree::{
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2, fits_inline};
 use super::options::Options;
+use super::reuse::OldUnits;
+use super::xattrs::XattrTable;
+use crate::inode::COMPACT_BYTES;
 use crate::kernel::Kernel;
 
 /// The smallest file whose holes are looked for before it is read.
@@ -22,6 +25,9 @@ const CHUNK_LOG2_MAX: u8 = BLOCK_LOG2 + 31;
 const INDEX_BYTES_MAX: u64 = 1 << 30;
 /// The share of a file's data that is left when it is compressed, for the choice of a form.
 const RATIO: u64 = 3;
+
+/// The most files behind their inodes that one job reads.
+const TINY_FILES_MAX: usize = 1024;
 
 /// The longest content of an extent of btrfs.
 const BTRFS_BYTES: u32 = 128 << 10;
@@ -66,10 +72,12 @@ pub(crate) enum DataJob {
         part: DataPart,
         extent: Extent,
     },
-    /// Small files, each at this offset in a unit of the packed inode.
+    /// Small files, each at this offset in a unit of the packed inode, and tiny ones, which are
+    /// behind their inodes.
     Packed {
         files: Vec<(FileId, u32)>,
         len: usize,
+        tiny: Vec<FileId>,
     },
     /// A file that is a part of stored data, which becomes a unit of the packed inode as it is
     /// stored; `None` if it is there.
@@ -94,9 +102,12 @@ pub(crate) struct DataJobs<'a, I> {
     open: Option<FileJobs<'a>>,
     packed: Vec<(FileId, u32)>,
     packed_len: usize,
+    tiny: Vec<FileId>,
+    xattrs: &'a XattrTable<'a>,
     /// The stored data that is in the packed inode.
     fragments: HashSet<ExtentId>,
     keep: Option<&'a Keep>,
+    old: Option<&'a OldUnits<'a>>,
     /// A file that begins when the packed unit before it is done.
     next: Option<FileId>,
 }
@@ -107,7 +118,8 @@ pub(crate) fn jobs<'a>(
     options: &'a Options,
     duplicates: &'a Duplicates,
     lost: &Lost,
-    keep: Option<&'a Keep>,
+    xattrs: &'a XattrTable<'a>,
+    (keep, old): (Option<&'a Keep>, Option<&'a OldUnits<'a>>),
 ) -> DataJobs<'a, impl Iterator<Item = FileId> + use<'a>> {
     let lost: Vec<FileId> = lost.files().collect();
     let files = inventory.names().filter_map(move |entry| {
@@ -126,8 +138,11 @@ pub(crate) fn jobs<'a>(
         open: None,
         packed: Vec::new(),
         packed_len: 0,
+        tiny: Vec::new(),
+        xattrs,
         fragments: HashSet::new(),
         keep,
+        old,
         next: None,
     }
 }
@@ -135,14 +150,26 @@ pub(crate) fn jobs<'a>(
 impl<I: Iterator<Item = FileId>> DataJobs<'_, I> {
     /// The unit of the packed inode that is filled.
     fn close_packed(&mut self) -> Option<DataJob> {
-        if self.packed.is_empty() {
+        if self.packed.is_empty() && self.tiny.is_empty() {
             return None;
         }
         // Each unit begins at a block, so that an index of blocks can hold it, too.
         let len = self.packed_len.next_multiple_of(BLOCK_BYTES);
         self.packed_len = 0;
         let files = std::mem::take(&mut self.packed);
-        Some(DataJob::Packed { files, len })
+        let tiny = std::mem::take(&mut self.tiny);
+        Some(DataJob::Packed { files, len, tiny })
+    }
+
+    /// Whether a file takes no more room behind its inode than the place of its content in the
+    /// packed inode does.
+    fn is_tiny(&self, file: FileId, size: u64) -> bool {
+        let xattr_bytes = self.xattrs.widest(file);
+        let slots = |bytes: usize| bytes.div_ceil(COMPACT_BYTES);
+        let head = COMPACT_BYTES + xattr_bytes;
+        size <= COMPACT_BYTES as u64
+            && fits_inline(xattr_bytes, size as usize)
+            && slots(head + size as usize) <= slots(head.next_multiple_of(8) + 8)
     }
 
     /// The job for a small file that is one stored extent or a part of one, if that can be kept.
@@ -204,6 +231,12 @@ impl<I: Iterator<Item = FileId>> Iterator for DataJobs<'_, I> {
             };
             let size = self.inventory.size(file);
             match form(self.inventory, self.options, file, size) {
+                Ok(DataForm::Packed) if self.is_tiny(file, size) => {
+                    self.tiny.push(file);
+                    if self.tiny.len() == TINY_FILES_MAX {
+                        return self.close_packed();
+                    }
+                }
                 Ok(DataForm::Packed) => {
                     let kept = match again {
                         Some(_) => Ok(None),
@@ -215,7 +248,10 @@ impl<I: Iterator<Item = FileId>> Iterator for DataJobs<'_, I> {
                         Err(error) => return Some(DataJob::Unreadable { file, error }),
                     }
                     let len = size as usize;
-                    if self.packed_len + len > self.options.unit() {
+                    // So that a file of another size does not change all later units.
+                    let is_old = |old: &OldUnits<'_>| old.begins_unit(file);
+                    let begins = !self.packed.is_empty() && self.old.is_some_and(is_old);
+                    if begins || self.packed_len + len > self.options.unit() {
                         self.next = Some(file);
                         return self.close_packed();
                     }

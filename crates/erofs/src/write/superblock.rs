@@ -3,12 +3,14 @@
 use tree::{Result, Sha256, uuid_of};
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2, block_number};
-use super::encode::Codec;
 use super::image::ImageWriter;
 use super::layout::{ImageContent, InodeLayout};
 use super::options::Options;
+use super::unit::Codec;
 use super::xattrs::digest_prefix;
-use crate::superblock::{MAGIC, SUPERBLOCK_AT, SUPERBLOCK_BYTES, compat, incompat};
+use crate::superblock::{
+    MAGIC, METABOX_AT, SLOT_BYTES, SUPERBLOCK_AT, SUPERBLOCK_BYTES, compat, incompat,
+};
 
 /// The largest distance of matches in LZ4.
 const LZ4_DISTANCE: u16 = 65_535;
@@ -47,19 +49,24 @@ impl ImageWriter<'_> {
             ),
             (options.has_records(), incompat::LAYOUT_48BIT),
             (options.content_digest, incompat::XATTR_PREFIXES),
+            (layout.metabox.is_some(), incompat::METABOX),
         ];
         let features = features.into_iter().filter(|(is_used, _)| *is_used);
         let features = features.fold(0, |bits, (_, bit)| bits | bit);
-        let root = layout.nid(tree::FileId(0));
+        let root = layout.nid(content, tree::FileId(0));
         put(0, &MAGIC.to_le_bytes());
         let mut compatible = compat::SB_CHKSUM | compat::MTIME;
         if options.content_digest {
             compatible |= compat::ISHARE_XATTRS;
+            // Otherwise Linux looks for the prefix in the metabox.
+            if layout.metabox.is_some() {
+                compatible |= compat::PLAIN_XATTR_PFX;
+            }
         }
         put(8, &compatible.to_le_bytes());
         put(12, &[BLOCK_LOG2]);
         if options.has_records() {
-            put(112, &u64::from(root).to_le_bytes());
+            put(112, &root.to_le_bytes());
         } else {
             put(14, &(root as u16).to_le_bytes());
         }
@@ -75,6 +82,11 @@ impl ImageWriter<'_> {
         put(64, &options.label);
         put(80, &features.to_le_bytes());
         let mut field = SUPERBLOCK_BYTES;
+        if let Some(metabox) = &layout.metabox {
+            put(13, &[1]);
+            put(METABOX_AT, &u64::from(metabox.nid).to_le_bytes());
+            field += SLOT_BYTES;
+        }
         if is_compressed {
             let own = options.compression.map(|it| Codec::of(it.algorithm()));
             let codecs = content.data.codecs | own.map_or(0, |codec| 1 << codec as u16);
@@ -97,8 +109,8 @@ impl ImageWriter<'_> {
             put(91, &[1]);
             put(92, &prefix_at.to_le_bytes());
         }
-        let packed = layout.packed.map_or(0, u64::from);
-        put(96, &packed.to_le_bytes());
+        let packed = layout.packed.as_ref().map_or(0, |file| file.nid.into());
+        put(96, &u64::to_le_bytes(packed));
         put(108, &made.to_le_bytes());
         let mut digest = Sha256::new();
         digest.update(&self.written.digest());

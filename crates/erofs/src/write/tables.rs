@@ -3,16 +3,17 @@
 use tree::{FileId, FileKind, Result};
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2, block_number};
-use super::data::{PlacedFile, PlacedUnit};
-use super::encode::Codec;
+use super::data::PlacedFile;
 use super::image::{ImageWriter, MetaWriter};
 use super::index::{cluster_entries, compact_packs, emit_record};
-use super::layout::{ImageContent, InodeBody, InodeLayout, record_bytes};
+use super::layout::{ImageContent, InodeBody, InodeLayout, MetaFile, record_bytes};
 use super::options::Options;
+use super::unit::{Codec, PlacedUnit};
 use crate::dir::ENTRY_BYTES;
 use crate::index::{
     ADVISE_BIG_1, ADVISE_BIG_2, ADVISE_COMPACTED_2B, ADVISE_RECORDS, WHOLE_FRAGMENT,
 };
+use crate::inode::COMPACT_BYTES;
 
 /// The layouts of [`Layout`](crate::inode::Layout) in the bits of an inode's format.
 const FLAT: u16 = 0;
@@ -97,9 +98,12 @@ impl ImageWriter<'_> {
     pub(crate) fn write_tables(
         &mut self,
         content: &ImageContent,
-        layout: &InodeLayout,
+        layout: &mut InodeLayout,
         shared_xattrs: &[u8],
     ) -> Result<()> {
+        if content.options.has_metabox() {
+            return self.write_compressed_tables(content, layout, shared_xattrs);
+        }
         let mut tables = TableWriter {
             content,
             layout,
@@ -109,7 +113,68 @@ impl ImageWriter<'_> {
         tables.out.pad_to(layout.xattr_at)?;
         tables.out.put_with(|out| out.extend(shared_xattrs))?;
         tables.put_inodes()?;
-        tables.out.flush()?;
+        if let Some(packed) = &layout.packed {
+            tables.put_meta_file(packed, || content.packed_units(packed))?;
+        }
+        tables.out.finish()?;
+        self.align()
+    }
+
+    /// Writes large listings to the packed inode, and the inodes of files to the metabox. Their own
+    /// inodes come last, when all units have places.
+    fn write_compressed_tables(
+        &mut self,
+        content: &ImageContent,
+        layout: &mut InodeLayout,
+        shared_xattrs: &[u8],
+    ) -> Result<()> {
+        let mut tables = TableWriter {
+            content,
+            layout,
+            out: MetaWriter::in_file(self, content.data.packed_bytes),
+        };
+        tables.put_listings()?;
+        let mut packed = MetaFile {
+            units: tables.out.finish()?,
+            bytes: layout.packed_bytes(),
+            nid: 0,
+        };
+        let mut tables = TableWriter {
+            content,
+            layout,
+            out: MetaWriter::in_file(self, 0),
+        };
+        tables.put_inodes()?;
+        let mut metabox = MetaFile {
+            bytes: tables.out.at(),
+            units: tables.out.finish()?,
+            nid: 0,
+        };
+        self.align()?;
+        layout.xattr_at = self.at;
+        self.put(shared_xattrs)?;
+        self.align()?;
+        layout.meta_at = self.at;
+        block_number(layout.meta_at >> BLOCK_LOG2)?;
+        let mut next = layout.meta_at + COMPACT_BYTES as u64;
+        if packed.bytes > 0 {
+            let body = content.units_body(content.packed_units(&packed))?;
+            packed.nid = layout.place_meta_file(content, &mut next, body, packed.bytes)?;
+        }
+        let body = content.units_body(metabox.units.iter().copied())?;
+        metabox.nid = layout.place_meta_file(content, &mut next, body, metabox.bytes)?;
+        let mut tables = TableWriter {
+            content,
+            layout,
+            out: MetaWriter::new(self),
+        };
+        if packed.bytes > 0 {
+            tables.put_meta_file(&packed, || content.packed_units(&packed))?;
+        }
+        tables.put_meta_file(&metabox, || metabox.units.iter().copied())?;
+        tables.out.finish()?;
+        layout.packed = (packed.bytes > 0).then_some(packed);
+        layout.metabox = Some(metabox);
         self.align()
     }
 }
@@ -124,15 +189,14 @@ impl TableWriter<'_, '_, '_> {
             if !matches!(kind, FileKind::Directory | FileKind::Symlink) {
                 continue;
             }
-            let (size, body) = listings.body(content, file);
-            let InodeBody::Flat { tail_len, .. } = body else {
-                continue;
-            };
-            let blocks_len = size - tail_len as u64;
-            if blocks_len > 0 {
-                self.put_listing(file, 0, blocks_len)?;
-                let at = self.out.at();
-                self.out.pad_to(at.next_multiple_of(BLOCK_BYTES as u64))?;
+            match listings.body(content, file) {
+                (size, InodeBody::Packed(_)) => self.put_listing(file, 0, size)?,
+                (size, InodeBody::Flat { tail_len, .. }) if size > tail_len as u64 => {
+                    self.put_listing(file, 0, size - tail_len as u64)?;
+                    let at = self.out.at();
+                    self.out.pad_to(at.next_multiple_of(BLOCK_BYTES as u64))?;
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -174,12 +238,13 @@ impl TableWriter<'_, '_, '_> {
         entries: &[(std::borrow::Cow<'_, [u8]>, FileId)],
         is_full: bool,
     ) -> Result<()> {
-        let (layout, inventory) = (self.layout, self.content.inventory);
+        let (layout, content) = (self.layout, self.content);
+        let inventory = content.inventory;
         self.out.put_with(|out| {
             let begin = out.len();
             let mut name_at = ENTRY_BYTES * entries.len();
             for (name, file) in entries {
-                out.extend(u64::from(layout.nid(*file)).to_le_bytes());
+                out.extend(layout.nid(content, *file).to_le_bytes());
                 out.extend((name_at as u16).to_le_bytes());
                 out.extend([entry_type(inventory.kind(*file)), 0]);
                 name_at += name.len();
@@ -225,7 +290,7 @@ impl TableWriter<'_, '_, '_> {
                 mtime,
                 compact_time: content.compact_time(mtime).unwrap_or(0),
             };
-            self.out.pad_to(layout.inode_at(layout.nid(file)))?;
+            self.out.pad_to(layout.inode_at(file))?;
             self.out.put_with(|out| {
                 inode.emit(out);
                 content.xattrs.emit(file, out);
@@ -255,7 +320,7 @@ impl TableWriter<'_, '_, '_> {
                 }
             }
         }
-        self.put_packed()
+        Ok(())
     }
 
     /// The field of an inode that depends on how its content is stored.
@@ -270,19 +335,20 @@ impl TableWriter<'_, '_, '_> {
         }
     }
 
-    fn put_packed(&mut self) -> Result<()> {
+    /// Writes the inode of a file that no directory has.
+    fn put_meta_file<I: Iterator<Item = PlacedUnit> + Clone>(
+        &mut self,
+        file: &MetaFile,
+        units: impl Fn() -> I,
+    ) -> Result<()> {
         let (content, layout) = (self.content, self.layout);
-        let Some(nid) = layout.packed else {
-            return Ok(());
-        };
-        let units = || content.data.packed_units();
-        let body = content.packed_body()?;
+        let body = content.units_body(units())?;
         let inode = InodeRecord {
             is_extended: true,
             layout: layout_of(body),
             xattr_bytes: 0,
             mode: FileKind::Regular.mode_bits(),
-            size: content.data.packed_bytes,
+            size: file.bytes,
             nlink: 1,
             union: stored_blocks(units(), content.options),
             number: content.inventory.file_count() + 1,
@@ -291,9 +357,9 @@ impl TableWriter<'_, '_, '_> {
             mtime: content.epoch,
             compact_time: 0,
         };
-        self.out.pad_to(layout.inode_at(nid))?;
+        self.out.pad_to(layout.slot_at(file.nid))?;
         self.out.put_with(|out| inode.emit(out))?;
-        self.put_units(body, content.data.packed_bytes, units)
+        self.put_units(body, file.bytes, units)
     }
 
     /// Writes the index of a compressed file, whose inode ends here.

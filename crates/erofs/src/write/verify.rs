@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use tree::{Cache, FileId, FileKind, Ino, Metadata, Parallel, ReadAt, Result, WrittenTree, Xattr};
 
-use super::data::{PlacedFile, PlacedUnit, UnitKind};
+use super::data::PlacedFile;
 use super::layout::{ImageContent, InodeLayout};
+use super::unit::{PlacedUnit, UnitKind};
 use super::xattrs::{DIGEST_NAME, is_storable};
 use crate::image::Erofs;
 use crate::index::IndexedFile;
@@ -80,7 +81,7 @@ pub(crate) fn tree(
         let has_xattrs = content.xattrs.has(file);
         let keeps = |xattr: &Xattr| is_storable(xattr) && !(tree.ignores)(xattr);
         let keeps = has_xattrs.then_some(&keeps as &dyn Fn(&Xattr) -> bool);
-        if ino != Ino(layout.nid(file).into()) {
+        if ino != Ino(layout.nid(content, file)) {
             return Err(WrittenTree::differs("the image has another file there"));
         }
         tree.compare_file((file, ino), &must, keeps)?;
@@ -90,9 +91,13 @@ pub(crate) fn tree(
         }
         Ok(())
     })?;
-    if let Some(nid) = layout.packed {
-        let packed = image.content(nid.into())?;
-        compare_units(image, &packed, content.data.packed_units())?;
+    if let Some(packed) = &layout.packed {
+        let is = image.content(packed.nid.into())?;
+        compare_units(image, &is, content.packed_units(packed))?;
+    }
+    if let Some(metabox) = &layout.metabox {
+        let is = image.content(metabox.nid.into())?;
+        compare_units(image, &is, metabox.units.iter().copied())?;
     }
     Ok(())
 }

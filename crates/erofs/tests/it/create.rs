@@ -6,12 +6,12 @@
 use std::fs;
 
 use codec::Settings;
-use erofs::{ErofsSummary, Kernel, Options, create};
+use erofs::{ErofsSummary, Kernel, Options, TrialImage, create};
 use testkit::{FsType, HookedFs, MemoryFs, Mount, Rng, TempDir, golden};
 use tree::manifest::Manifest;
 use tree::{
-    Aspects, Device, Error, FileKind, FileSystem, HostDir, Inventory, Limits, MemoryResult,
-    NoProgress, Parallel, Result, Time,
+    Aspects, Device, Duplicates, Error, FileKind, FileSystem, HostDir, Inventory, Limits,
+    MemoryResult, NoProgress, Parallel, Result, Time,
 };
 
 use crate::vectors::{findings, open, path};
@@ -26,16 +26,22 @@ const CODECS: [Option<Settings>; 8] = [
     Some(Settings::Zstd { level: 22 }),
     Some(Settings::Zlib { level: 1 }),
 ];
-const KERNELS: [Kernel; 4] = [Kernel(6, 12), Kernel(6, 15), Kernel(6, 1), Kernel(5, 13)];
+const KERNELS: [Kernel; 5] = [
+    Kernel(6, 12),
+    Kernel(6, 17),
+    Kernel(6, 15),
+    Kernel(6, 1),
+    Kernel(5, 13),
+];
 const UNITS: [usize; 4] = [128 << 10, 4 << 10, 16 << 10, 1 << 20];
 
 /// The options that are possible together, each with its number.
 fn cells() -> impl Iterator<Item = (Options, usize)> {
     let all = (0..CODECS.len() * KERNELS.len() * UNITS.len()).map(|number| {
         // Each step changes all three.
-        let (codec, kernel, unit) = (number % 8, number / 8 % 4, number / 32);
+        let (codec, kernel, unit) = (number % 8, number / 8 % 5, number / 40);
         let unit = UNITS[(unit + codec + kernel) % 4];
-        let kernel = KERNELS[(kernel + codec) % 4];
+        let kernel = KERNELS[(kernel + codec) % 5];
         let options = Options::default()
             .compression(CODECS[codec])
             .min_kernel(kernel)
@@ -198,6 +204,36 @@ fn source(unit: usize, kernel: Kernel) -> MemoryFs {
     fs
 }
 
+/// Images of a small tree in all forms.
+pub(crate) fn small_images() -> impl Iterator<Item = Vec<u8>> {
+    KERNELS.into_iter().map(|kernel| {
+        let mut fs = MemoryFs::new();
+        let root = fs.root();
+        let dir = fs.add_dir(root, "dir");
+        for number in 0..300 {
+            fs.add_file(dir, format!("file number {number}"), &text(number, 20));
+        }
+        for len in [10, 700, 5000, 40_000] {
+            let file = fs.add_file(root, format!("text-{len}"), &text(len, len as usize));
+            fs.add_xattr(file, b"user.of-all", b"value");
+            fs.add_file(
+                root,
+                format!("noise-{len}"),
+                &Rng::new(len).bytes(len as usize),
+            );
+        }
+        fs.add_sparse(root, "sparse", 300_000, &[(200_000, b"data")]);
+        fs.add_symlink(root, "link", b"text-10");
+        let codec = if kernel < Kernel(6, 10) {
+            CODECS[1]
+        } else {
+            CODECS[0]
+        };
+        let options = Options::default().compression(codec).min_kernel(kernel);
+        make(&fs, &options.unit_bytes(16 << 10), 1).unwrap().0
+    })
+}
+
 pub(crate) fn make(
     fs: &dyn FileSystem,
     options: &Options,
@@ -355,6 +391,58 @@ fn fsck_erofs_finds_nothing_in_what_we_write() {
             "{}: {words_of_it}",
             words(&options)
         );
+    }
+}
+
+/// The lengths of a real run give the size of the real image, for all forms.
+#[test]
+fn an_image_of_the_lengths_of_its_units_has_its_size() {
+    let mut fs = MemoryFs::new();
+    let root = fs.root();
+    let dir = fs.add_dir(root, "dir");
+    for number in 0..300 {
+        let len = 1 + 7 * number as usize;
+        fs.add_file(
+            dir,
+            format!("a small file, number {number}"),
+            &text(number, len),
+        );
+    }
+    fs.add_file(root, "text", &text(1, 300_000));
+    fs.add_file(root, "again", &text(1, 300_000));
+    fs.add_file(root, "noise", &Rng::new(2).bytes(200_000));
+    fs.add_file(root, "zeros", &vec![0; 150_000]);
+    fs.add_sparse(
+        root,
+        "sparse",
+        900_000,
+        &[(0, &text(3, 70_000)), (500_000, b"data")],
+    );
+    fs.add_symlink(root, "link", &[b'l'; 4095]);
+    let inventory = Inventory::of(&fs, &Limits::default()).unwrap();
+    let parallel = Parallel::new(2);
+    let duplicates = Duplicates::find(&inventory, parallel).unwrap();
+    for (number, kernel) in KERNELS.into_iter().enumerate() {
+        let (codec, old) = (CODECS[number % 3], kernel < Kernel(6, 10));
+        for compression in [if old { CODECS[1] } else { codec }, None] {
+            let options = Options::default()
+                .compression(compression)
+                .min_kernel(kernel)
+                .unit_bytes(16 << 10);
+            let (real, _) = make(&fs, &options, 2).unwrap();
+            let trial = TrialImage::new(&inventory, &duplicates, options, parallel).unwrap();
+            let options = trial.options(compression);
+            let mut worker = trial.worker(&options);
+            let lens = trial.units().iter().map(|unit| {
+                let result = worker.encode(unit).unwrap();
+                let len = result.len as u32;
+                worker.recycle(result);
+                len
+            });
+            let lens: Vec<u32> = lens.collect();
+            let bytes = trial.image_bytes(compression, &lens, parallel).unwrap();
+            assert_eq!(bytes, real.len() as u64, "{}", words(&options));
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use tree::{
     Parallel,
 };
 
+use crate::create::small_images;
 use crate::hand::{
     BLOCK, CHUNKS, COMPACT, DIR, FIFO, FILE, FULL, Hand, PLAIN, rare, with_file, with_index,
     with_records,
@@ -419,6 +420,7 @@ fn damaged_images_do_no_harm() {
     let each = cases(100);
     let mut images: Vec<Vec<u8>> = IMAGES.into_iter().map(read).collect();
     images.extend(rare(BLOCK).into_iter().map(|rare| rare.image));
+    images.extend(small_images());
     let seconds = 60 + each * images.len() as u64 / 200;
     if !is_bounded("hostile::damaged_images_do_no_harm", seconds) {
         return;

@@ -103,7 +103,7 @@ fn source() -> MemoryFs {
         add("whole", (0, UNIT), padding);
         add("beginning", (0, 5000), padding);
         add("middle", (70_001, 9_999), padding);
-        add("end", (UNIT - 3, 3), padding);
+        add("end", (UNIT - 300, 300), padding);
     }
     let lzo = Settings::Lzo;
     source.add(("lzo", lzo), &text(1, UNIT), (0, UNIT), 0);

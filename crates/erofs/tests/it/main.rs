@@ -7,4 +7,5 @@ mod keep;
 mod kernel;
 mod matrix;
 mod peer;
+mod reuse;
 mod vectors;

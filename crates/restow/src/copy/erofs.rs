@@ -3,23 +3,25 @@
 use tree::Progress;
 
 use super::job::CopyJob;
+use super::reuse;
 use super::summary::{CopyNote, CopySummary, lost_xattrs};
-use crate::Result;
-use crate::error::refuse;
+use crate::{Error, Result};
 
 /// Writes an EROFS image.
 ///
 /// # Errors
 /// The source cannot be read, or the destination cannot be written.
-pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySummary> {
+pub(super) fn write(
+    job: &CopyJob<'_>,
+    progress: &dyn Progress,
+    warn: &mut dyn FnMut(Error),
+) -> Result<CopySummary> {
     let (inventory, all) = (&job.inventory, job.options);
-    if all.reuse.is_some() {
-        refuse!("--reuse does not apply to an EROFS image");
-    }
     let made = all.mkfs_time.map_or_else(|| job.newest_mtime(), i64::from);
     let options = (all.erofs.clone())
         .duplicates(all.duplicates)
         .keep_extents(!all.recompress)
+        .old(reuse::erofs(job, warn)?)
         .made(made)
         .epoch(all.epoch)
         .skip_unreadable(all.skips())
@@ -29,13 +31,13 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
     let mut summary = job.finish(made, output)?;
     let unreadable = std::mem::take(&mut summary.image.unreadable);
     let unstored = std::mem::take(&mut summary.image.lost_xattrs);
-    let mut result = CopySummary::of_image(&summary.image, false);
+    let mut result = CopySummary::of_image(&summary.image, all.reuse.is_some());
     result.files = inventory.entry_count().into();
     result.losses = job.losses(unreadable);
     let xattrs = lost_xattrs(unstored, "EROFS cannot hold it");
     result.unpreserved.extend(xattrs);
-    let recoded = std::mem::take(&mut summary.recoded).into_iter();
-    let recoded = recoded.map(|(why, count)| CopyNote::Recoded(count, why));
+    let recoded = summary.recoded.iter();
+    let recoded = recoded.map(|(why, &count)| CopyNote::Recoded(count, why));
     result.notes.extend(recoded);
     result.erofs = Some(summary);
     Ok(result)

@@ -89,7 +89,7 @@ impl CopyJob<'_> {
             }
             Format::Squashfs => squashfs::write(self, progress, warn),
             Format::Btrfs => btrfs::write(self, progress, warn),
-            Format::Erofs => erofs::write(self, progress),
+            Format::Erofs => erofs::write(self, progress, warn),
             Format::Stream => stream::write(self, progress),
             Format::Oci | Format::OciArchive => image::write(self, progress),
         }?;

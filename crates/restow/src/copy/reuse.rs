@@ -5,6 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
 
 use codec::Settings;
+use erofs::OldErofs;
 use squashfs::{Compressor, Squashfs};
 use tree::{FileSystem, OldImage};
 
@@ -118,6 +119,16 @@ fn why_not(image: &Squashfs, settings: Option<Settings>, block_size: u32) -> Opt
         ) if old > new => Some("the old image has a larger xz dictionary".to_owned()),
         _ => None,
     }
+}
+
+/// The EROFS image to keep units of.
+///
+/// # Errors
+/// It does not exist, or cannot be one.
+pub(super) fn erofs(job: &CopyJob<'_>, warn: &mut dyn FnMut(Error)) -> Result<Option<OldErofs>> {
+    let old = open(job, "an EROFS image", |old| old.erofs().is_some(), warn)?;
+    let image = old.as_ref().and_then(SourceTree::erofs);
+    Ok(image.map(|image| OldErofs::new(Arc::clone(image))))
 }
 
 /// The btrfs image to keep extents of.
