@@ -210,6 +210,10 @@ fn other_directories_and_names_are_refused() {
             "--label does not apply to a container image",
         ),
         (
+            "copy a oci-archive:/dev/stdout",
+            "container image is not written sequentially",
+        ),
+        (
             "copy --to oci a -",
             "container image is not written sequentially",
         ),

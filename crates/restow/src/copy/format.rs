@@ -8,7 +8,7 @@ use std::path::Path;
 use codec::Wrapper;
 use tree::OutputPath;
 
-use crate::address::{Address, ImageStore};
+use crate::address::{Address, ImageDestination, ImageStore};
 use crate::error::refuse;
 use crate::{Result, text};
 
@@ -63,7 +63,11 @@ impl Format {
             None if is_stream(dst) => Format::Tar,
             None => format_of_name(dst)?,
         };
-        refuse_stream(format, dst)?;
+        if format.is_container_image() {
+            refuse_stream(format, &ImageDestination::of(dst)?.path)?;
+        } else {
+            refuse_stream(format, dst)?;
+        }
         Ok(format)
     }
 

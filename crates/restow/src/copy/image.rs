@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use codec::Wrapper;
 use oci::{DigestWriter, ImageLayout, LayoutWriter, NewImage, NewLayer, Platform};
 use tree::tar::{is_whiteout, write_layer};
-use tree::{EntryId, Inventory, Progress};
+use tree::{EntryId, Progress};
 
 use super::format::Format;
 use super::job::CopyJob;
@@ -31,14 +31,18 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
         Some(_) => refuse!("layers are compressed with zstd or gzip, or not"),
     };
     let base = open_base(job)?;
-    let (inventory, whiteouts) = without_whiteouts(job);
+    // Names that would hide others are left out.
+    let hides = |entry: EntryId| is_whiteout(&job.inventory.name(entry));
+    let whiteouts: Vec<EntryId> = job.inventory.names().filter(|&it| hides(it)).collect();
+    let rest = (!whiteouts.is_empty()).then(|| job.inventory.without(hides));
+    let inventory = rest.as_ref().unwrap_or(&job.inventory);
     let part = match &base {
         None => None,
         Some(_) if all.skips() => {
             refuse!("files that cannot be read cannot be compared with those of --base")
         }
         Some((_, base)) => {
-            let part = LayerPart::of(&*base.tree, &inventory, all.parallel);
+            let part = LayerPart::of(&*base.tree, inventory, all.parallel);
             let of_base = |error| Error::from(error).during("read the tree of --base");
             let of_source = |error| job.source.name_error(error);
             Some(part.map_err(|error| of_pair(error, [&of_base, &of_source]))?)
@@ -46,7 +50,7 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
     };
     let (inventory, removed) = match &part {
         Some(part) => (&part.inventory, &part.removed[..]),
-        None => (&inventory, &[][..]),
+        None => (inventory, &[][..]),
     };
     let (files, bytes) = (inventory.file_count(), inventory.content_bytes());
     progress.expect(Some(files.into()), Some(bytes));
@@ -107,8 +111,8 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
     };
     let image = writer.finish(&image).during(|| job.on_dst("finish"))?;
     let mut result = tar::summary(job, summary, bytes);
-    let whiteouts = whiteouts.into_iter().map(Unpreserved::Whiteout);
-    result.unpreserved.extend(whiteouts);
+    let paths = whiteouts.iter().map(|&entry| job.inventory.path(entry));
+    result.unpreserved.extend(paths.map(Unpreserved::Whiteout));
     result.image = Some(image);
     Ok(result)
 }
@@ -141,15 +145,6 @@ fn open_base(job: &CopyJob<'_>) -> Result<Option<(ImageLayout, OpenedImage)>> {
     opened()
         .during(|| format!("open {}", address.name()))
         .map(Some)
-}
-
-/// The files of a copy without names that would hide others, and the paths of those.
-fn without_whiteouts<'t>(job: &CopyJob<'t>) -> (Inventory<'t>, Vec<Vec<u8>>) {
-    let inventory = &job.inventory;
-    let hides = |entry: EntryId| is_whiteout(&inventory.name(entry));
-    let paths = inventory.names().filter(|&entry| hides(entry));
-    let paths = paths.map(|entry| inventory.path(entry)).collect();
-    (inventory.without(hides), paths)
 }
 
 fn begin(job: &CopyJob<'_>) -> Result<LayoutWriter> {
