@@ -172,8 +172,8 @@ impl<I: Iterator<Item = FileId>> DataJobs<'_, I> {
             && slots(head + size as usize) <= slots(head.next_multiple_of(8) + 8)
     }
 
-    /// The job for a small file that is one stored extent or a part of one, if that can be kept.
-    fn kept_file(&mut self, file: FileId, size: u64) -> Result<Option<DataJob>> {
+    /// The job for a file that is one stored extent or a part of one, if that can be kept.
+    fn kept_file(&mut self, file: FileId, size: u64, form: DataForm) -> Result<Option<DataJob>> {
         let Some(keep) = self.keep else {
             return Ok(None);
         };
@@ -184,11 +184,18 @@ impl<I: Iterator<Item = FileId>> DataJobs<'_, I> {
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return Ok(None);
         };
+        let offset = encoding.unencoded_offset;
+        let id = extent.id.filter(|_| encoding.unencoded_len > size);
+        // Of a file of whole units, all other extents are looked at one by one.
+        if form == DataForm::Units
+            && (offset == 0 || id.is_none() || keep.why_not(&encoding).is_some())
+        {
+            return Ok(None);
+        }
         if !keep.can_keep(&encoding) {
             return Ok(None);
         }
-        let offset = encoding.unencoded_offset;
-        if let Some(id) = extent.id.filter(|_| encoding.unencoded_len > size) {
+        if let Some(id) = id {
             let extent = self.fragments.insert(id).then_some(extent);
             return Ok(Some(DataJob::Fragment {
                 file,
@@ -240,7 +247,7 @@ impl<I: Iterator<Item = FileId>> Iterator for DataJobs<'_, I> {
                 Ok(DataForm::Packed) => {
                     let kept = match again {
                         Some(_) => Ok(None),
-                        None => self.kept_file(file, size),
+                        None => self.kept_file(file, size, DataForm::Packed),
                     };
                     match kept {
                         Ok(None) => {}
@@ -259,6 +266,15 @@ impl<I: Iterator<Item = FileId>> Iterator for DataJobs<'_, I> {
                     self.packed_len += len;
                 }
                 Ok(form) => {
+                    let has_part = form == DataForm::Units
+                        && self.keep.is_some_and(|keep| size < keep.content_bytes_max);
+                    if has_part {
+                        match self.kept_file(file, size, form) {
+                            Ok(None) => {}
+                            Ok(Some(job)) => return Some(job),
+                            Err(error) => return Some(DataJob::Unreadable { file, error }),
+                        }
+                    }
                     self.open = Some(FileJobs::new(
                         (self.inventory, self.options),
                         file,

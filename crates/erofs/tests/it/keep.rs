@@ -103,6 +103,7 @@ fn source() -> MemoryFs {
         add("whole", (0, UNIT), padding);
         add("beginning", (0, 5000), padding);
         add("middle", (70_001, 9_999), padding);
+        add("long middle", (30_001, 90_000), padding);
         add("end", (UNIT - 300, 300), padding);
     }
     let lzo = Settings::Lzo;
@@ -124,7 +125,7 @@ fn options() -> Options {
 fn stored_data_is_kept_and_the_rest_counted() {
     let fs = source();
     let (image, summary) = make(&fs, &options(), 2).unwrap();
-    assert_eq!(summary.image.kept.count, 12, "{summary:?}");
+    assert_eq!(summary.image.kept.count, 15, "{summary:?}");
     let recoded: Vec<(&str, u64)> = summary
         .recoded
         .iter()
@@ -145,6 +146,12 @@ fn stored_data_is_kept_and_the_rest_counted() {
     assert_eq!((summary.image.kept.count, summary.recoded.len()), (0, 0));
     let (again, _) = make(&fs, &options(), 1).unwrap();
     assert!(image == again);
+    // Units of the source can be longer than new ones.
+    let (shorter, summary) = make(&fs, &options().unit_bytes(16 << 10), 2).unwrap();
+    assert_eq!(summary.image.kept.count, 15, "{summary:?}");
+    let shorter = open(shorter).unwrap();
+    assert!(manifest(&shorter) == must);
+    assert_eq!(findings(&shorter), "");
     // Whole files are kept again, and those in the packed inode are encoded.
     let (_, summary) = make(&opened, &options(), 2).unwrap();
     assert_eq!(summary.image.kept.count, 3, "{summary:?}");
