@@ -72,6 +72,8 @@ impl<'a> Listing<'a> {
         self.inventory.times.shrink_to_fit();
         self.inventory.far_times.shrink_to_fit();
         self.inventory.entries.shrink_to_fit();
+        self.inventory.files_of.shrink_to_fit();
+        self.inventory.first_entries.shrink_to_fit();
         self.inventory.names.shrink_to_fit();
         Ok(self.inventory)
     }
@@ -182,12 +184,8 @@ impl<'a> Listing<'a> {
         let too_long = Error::Limit("more than 4 GiB of names");
         let name_at = u32::try_from(self.inventory.names.len()).map_err(|_| too_long)?;
         self.inventory.names.push(name);
-        let entry = NameRecord {
-            name_at,
-            file,
-            parent,
-        };
-        self.inventory.entries.push(entry.pack());
+        let entry = NameRecord { name_at, parent };
+        self.inventory.push_entry(entry, file);
         Ok(())
     }
 
@@ -235,10 +233,6 @@ impl<'a> Listing<'a> {
             ino: ino.0,
             size,
             mtime: self.inventory.pack_time(metadata.mtime),
-            first_entry: self
-                .inventory
-                .entry_count()
-                .saturating_sub(u32::from(file == 0)),
             owner: OwnerRecord {
                 uid: metadata.uid,
                 gid: metadata.gid,
@@ -250,7 +244,9 @@ impl<'a> Listing<'a> {
                 has_times,
             },
         };
-        self.inventory.push(&record);
+        // The root has its entry already.
+        let entry = self.inventory.entry_count() - u32::from(file == 0);
+        self.inventory.push(&record, entry);
         let has_names = metadata.nlink > 1 && metadata.kind != FileKind::Directory;
         let inventory = &self.inventory;
         self.known

@@ -1,7 +1,8 @@
 //! The inventory: a whole tree, sorted, with hard links merged, and without file data.
 //!
-//! Every container is made from an inventory. It holds a file's metadata and name in about 60
-//! bytes, and about 36 more if there are other times than the modification time.
+//! Every container is made from an inventory. It holds a file's metadata and name in about 50
+//! bytes, 8 more if any file has several names, and about 36 more if there are other times than the
+//! modification time.
 
 mod listing;
 mod owners;
@@ -44,20 +45,24 @@ pub enum WalkStep {
 pub struct Inventory<'t> {
     tree: &'t dyn FileSystem,
     /// Each is a [`FileRecord`], but for its owner.
-    files: RecordTable<8>,
+    files: RecordTable<7>,
     owners: OwnerTable,
     /// Modification times that do not fit in a record.
     far_times: RecordTable<3>,
     /// Parallel to `files` if any file has one of these times, otherwise empty.
     times: RecordTable<9>,
     /// Each is a [`NameRecord`]. Those of a directory are adjacent, sorted by name.
-    entries: RecordTable<3>,
+    entries: RecordTable<2>,
+    /// The file of each entry, and the first entry of each file in tree order. Both are empty while
+    /// no file has several names: entries and files then have the same numbers.
+    files_of: RecordTable<1>,
+    first_entries: RecordTable<1>,
     /// The names of the entries.
     names: Strings,
     content_bytes: u64,
 }
 
-/// One file. 32 bytes when packed.
+/// One file. 28 bytes when packed.
 #[derive(Clone, Copy, Debug)]
 struct FileRecord {
     ino: u64,
@@ -67,8 +72,6 @@ struct FileRecord {
     /// Seconds since [`FIRST_SECOND`], above 30 bits of nanoseconds; with [`FAR_TIME`] there, an
     /// index into [`Inventory::far_times`].
     mtime: u64,
-    /// The first name in tree order.
-    first_entry: u32,
     owner: OwnerRecord,
 }
 
@@ -98,18 +101,17 @@ struct OwnerRecord {
 /// padding.
 type OtherTimes = [u32; 9];
 
-/// One name. 12 bytes when packed.
+/// One name. 8 bytes when packed.
 #[derive(Clone, Copy, Debug)]
 struct NameRecord {
     name_at: u32,
-    file: u32,
     /// The directory that holds it.
     parent: u32,
 }
 
 impl FileRecord {
     /// The record, with the number of its owner.
-    fn pack(&self, owner: u32) -> [u32; 8] {
+    fn pack(&self, owner: u32) -> [u32; 7] {
         [
             low_u32(self.ino),
             high_u32(self.ino),
@@ -117,19 +119,17 @@ impl FileRecord {
             high_u32(self.size),
             low_u32(self.mtime),
             high_u32(self.mtime),
-            self.first_entry,
             owner,
         ]
     }
 
     #[inline]
-    fn unpack(words: &[u32; 8], owner: OwnerRecord) -> FileRecord {
+    fn unpack(words: &[u32; 7], owner: OwnerRecord) -> FileRecord {
         let wide = |at: usize| wide_u64(words[at], words[at + 1]);
         FileRecord {
             ino: wide(0),
             size: wide(2),
             mtime: wide(4),
-            first_entry: words[6],
             owner,
         }
     }
@@ -182,8 +182,8 @@ impl OwnerRecord {
 }
 
 impl NameRecord {
-    fn pack(self) -> [u32; 3] {
-        [self.name_at, self.file, self.parent]
+    fn pack(self) -> [u32; 2] {
+        [self.name_at, self.parent]
     }
 }
 
@@ -205,6 +205,8 @@ impl<'t> Inventory<'t> {
             far_times: RecordTable::new(scratch),
             times: RecordTable::new(scratch),
             entries: RecordTable::new(scratch),
+            files_of: RecordTable::new(scratch),
+            first_entries: RecordTable::new(scratch),
             names: Strings::new(scratch),
             content_bytes: 0,
         }
@@ -244,13 +246,31 @@ impl<'t> Inventory<'t> {
     #[inline]
     fn record(&self, file: FileId) -> FileRecord {
         self.files.with(file.0 as usize, |words| {
-            FileRecord::unpack(words, self.owners.with(words[7], OwnerRecord::unpack))
+            FileRecord::unpack(words, self.owners.with(words[6], OwnerRecord::unpack))
         })
     }
 
-    fn push(&mut self, record: &FileRecord) {
+    /// Appends a file, whose first entry is `entry`.
+    fn push(&mut self, record: &FileRecord, entry: u32) {
+        if !self.files_of.is_empty() {
+            self.first_entries.push([entry]);
+        }
         let owner = self.owners.number(record.owner.pack());
         self.files.push(record.pack(owner));
+    }
+
+    /// Appends a name of a file.
+    fn push_entry(&mut self, record: NameRecord, file: u32) {
+        if self.files_of.is_empty() && file != self.entry_count() {
+            for number in 0..self.entry_count() {
+                self.files_of.push([number]);
+                self.first_entries.push([number]);
+            }
+        }
+        if !self.files_of.is_empty() {
+            self.files_of.push([file]);
+        }
+        self.entries.push(record.pack());
     }
 
     fn change(&mut self, file: u32, change: impl FnOnce(&mut FileRecord)) {
@@ -293,11 +313,7 @@ impl<'t> Inventory<'t> {
 
     #[inline]
     fn entry(&self, entry: EntryId) -> NameRecord {
-        let read = |&[name_at, file, parent]: &[u32; 3]| NameRecord {
-            name_at,
-            file,
-            parent,
-        };
+        let read = |&[name_at, parent]: &[u32; 2]| NameRecord { name_at, parent };
         self.entries.with(entry.0 as usize, read)
     }
 
@@ -414,7 +430,10 @@ impl<'t> Inventory<'t> {
     /// The file's first name in the order of [`Inventory::steps`], and its only one unless it has
     /// hard links.
     pub fn first_name(&self, file: FileId) -> EntryId {
-        EntryId(self.record(file).first_entry)
+        if self.first_entries.is_empty() {
+            return EntryId(file.0);
+        }
+        EntryId(self.first_entries.get(file.0 as usize)[0])
     }
 
     /// Whether this is the first name of its file; all others are hard links to it.
@@ -433,7 +452,10 @@ impl<'t> Inventory<'t> {
 
     /// The file with this name.
     pub fn file(&self, entry: EntryId) -> FileId {
-        FileId(self.entry(entry).file)
+        if self.files_of.is_empty() {
+            return FileId(entry.0);
+        }
+        FileId(self.files_of.get(entry.0 as usize)[0])
     }
 
     /// The directory that holds this name; the root for the root itself.
@@ -523,7 +545,7 @@ impl<'t> Inventory<'t> {
             }
         }
         for (file, entry) in firsts {
-            self.change(file.0, |record| record.first_entry = entry.0);
+            self.first_entries.set(file.0 as usize, [entry.0]);
         }
     }
 
@@ -534,6 +556,8 @@ impl<'t> Inventory<'t> {
             + self.far_times.memory_bytes()
             + self.times.memory_bytes()
             + self.entries.memory_bytes()
+            + self.files_of.memory_bytes()
+            + self.first_entries.memory_bytes()
             + self.names.memory_bytes()
     }
 }

@@ -46,9 +46,8 @@ impl<'t> Inventory<'t> {
             numbers[old.0 as usize] = file;
             let mut record = from.record(old);
             record.mtime = self.pack_time(from.unpack_time(record.mtime));
-            record.first_entry = self.entry_count();
             record.owner.names = 1;
-            self.push(&record);
+            self.push(&record, self.entry_count());
             if !from.times.is_empty() {
                 self.times.push(from.other_times(old));
             }
@@ -61,10 +60,9 @@ impl<'t> Inventory<'t> {
         let name = from.name(entry);
         let entry = NameRecord {
             name_at: self.names.push(&name) as u32, // never more than in `from`
-            file,
             parent,
         };
-        self.entries.push(entry.pack());
+        self.push_entry(entry, file);
         file
     }
 }
