@@ -8,6 +8,7 @@ use codec::{Packer, Wrapper};
 use testkit::{ImageLayout, LAYER_RULES, TAR_LAYER, TempDir, Tool, cases, layer, run, tool};
 
 use super::json::{object_of, objects_of};
+use super::mount_points::in_own_mounts;
 use super::{names, ok, restow, run_in, shown};
 
 const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -288,6 +289,56 @@ fn layers_are_merged_as_by_umoci() {
     }
 }
 
+/// Layers with all that a file can have: owners, modes, times, attributes, links and devices.
+const OWNED_LAYERS: &str = r#"
+umask 022; mkdir -p a/d/e a/run b/d; cd a; for f in plain owned d/set d/cap d/e/deep kept; do echo $f > $f; done
+chown 1234:70000 owned d; chown 4000000000:4000000001 d/e; chmod 6755 d/set; chmod 1777 run; ln kept d/link; ln -s kept l
+chown -h 5:6 l; mknod null c 1 3; mknod sda b 259 70000; mkfifo fifo; touch -d @1000000000.123456789 plain run d/e; touch -h -d @77 l
+setfattr -n user.text -v value plain; setfattr -n user.binary -v 0x00ff0a3d plain; setfattr -n user.dir -v d d
+setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 d/cap
+setfattr -n trusted.of-root -v 1 plain; setfattr -n user.old -v 1 kept
+cd ../b; echo new > owned; chown 70000:1234 owned; setfattr -n user.new -v 2 owned; echo more > d/more; touch d/.wh.set
+chown 7:8 d; chmod 700 d; touch -d @5.5 d; echo over > l; mkdir fifo; cd ..
+for layer in a b; do tar --xattrs --xattrs-include='*' --format=pax -C $layer -cf $layer.tar .; done
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn owners_attributes_and_devices_are_those_of_umoci_and_buildah() {
+    let (Some(umoci), Some(buildah)) = (tool("umoci"), tool("buildah")) else {
+        return;
+    };
+    if tool("tar").is_none() || tool("setfattr").is_none() {
+        return;
+    }
+    let dir = TempDir::new();
+    in_own_mounts(dir.path(), OWNED_LAYERS);
+    packed(["a.tar", "b.tar"].map(|name| fs::read(dir.join(name)).unwrap()))
+        .write_to(&dir.join("x"));
+    run(in_dir(&umoci, dir.path()).args(["unpack", "--image", "x:latest", "bundle"]));
+    let tree = mounted_by_buildah(&buildah, dir.path(), "x");
+    ok(&dir, "copy -q oci:x x.tar");
+    ok(&dir, "copy -q oci:x x.erofs");
+    for source in ["oci:x", "x.tar", "x.erofs"] {
+        ok(&dir, &format!("diff {source} bundle/rootfs"));
+        let line = format!("diff --ignore mtime {source} {tree}");
+        // There, a directory also keeps attributes that the upper layer does not have.
+        let expected = "d: extended attribute user.dir none | \"d\"\n\
+                        plain: extended attribute trusted.of-root \"1\" | none\n";
+        assert_eq!(run_in(dir.path(), line.split(' ')).1, expected);
+    }
+    let (manifest, _) = ok(&dir, "manifest oci:x");
+    for part in [
+        "uid=4000000000 gid=4000000001",
+        "mode=1777",
+        "xattr.security.capability=0100",
+        "xattr.trusted.of-root=31",
+        "linux,259,70000",
+    ] {
+        assert!(manifest.contains(part), "{part}: {manifest}");
+    }
+}
+
 /// Rules in which buildah 1.28 differs from the specification: it hides files of the same layer
 /// that come before a whiteout, fails for a directory hidden in this way, and refuses equal
 /// entries.
@@ -308,25 +359,7 @@ fn layers_are_merged_as_by_buildah() {
     // Each of 300 layers is a copy of the tree there.
     let all = all.filter(|name| *name != "many" && !NOT_AS_BY_BUILDAH.contains(name));
     for name in all.take(cases(3)) {
-        let done = |words: &[&str]| {
-            let stores = [
-                "--root",
-                "store",
-                "--runroot",
-                "run",
-                "--storage-driver",
-                "vfs",
-            ];
-            let output = run(in_dir(&buildah, dir.path()).args(stores).args(words));
-            String::from_utf8(output.stdout).unwrap().trim().to_owned()
-        };
-        let made = done(&[
-            "from",
-            "--quiet",
-            "--pull-always",
-            &format!("oci:{name}:latest"),
-        ]);
-        let tree = done(&["mount", &made]);
+        let tree = mounted_by_buildah(&buildah, dir.path(), name);
         let line = format!("diff --ignore mtime oci:{name} {tree}");
         let (code, differences, words) = run_in(dir.path(), line.split(' '));
         assert!(code < 2, "{name}: {words}");
@@ -335,8 +368,26 @@ fn layers_are_merged_as_by_buildah() {
             ["", ".: mode 0755 | 0555\n"].contains(&&*differences),
             "{name}: {differences}"
         );
-        done(&["rm", &made]);
     }
+}
+
+/// The tree of an image as buildah unpacks it.
+fn mounted_by_buildah(buildah: &Tool, dir: &Path, name: &str) -> String {
+    let done = |words: &[&str]| {
+        let stores = [
+            "--root",
+            "store",
+            "--runroot",
+            "run",
+            "--storage-driver",
+            "vfs",
+        ];
+        let output = run(in_dir(buildah, dir).args(stores).args(words));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let image = format!("oci:{name}:latest");
+    let made = done(&["from", "--quiet", "--pull-always", &image]);
+    done(&["mount", &made])
 }
 
 pub(super) fn in_dir(tool: &Tool, dir: &Path) -> std::process::Command {
