@@ -64,15 +64,14 @@ kernel!(
     double_fast_bmi if is_twice,
     (
         data: &[u8],
-        long: &mut [[u8; 4]],
-        short: &mut [[u8; 4]],
+        cells: &mut [[u8; 4]],
         task: &search::double_fast::DoubleFastSearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
     ) -> (usize, [usize; 3])
     where task.fits(data),
     // SAFETY: the task fits, or else this is not called.
-    unsafe { search::double_fast::find(data, long, short, task, repeat, store) }
+    unsafe { search::double_fast::find(data, cells, task, repeat, store) }
 );
 
 kernel!(

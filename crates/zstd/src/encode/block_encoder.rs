@@ -4,7 +4,7 @@ use super::block::{self, BlockChoice, BlockContent, Entropy};
 use super::division::{BlockPart, Division, DivisionProgress};
 use super::finder::index::SearchBlock;
 use super::finder::{self, Finder};
-use super::levels::{DENSE_BITS_MIN, GAIN_LOG, SEARCHED_MIN};
+use super::levels::{DENSE_BITS_MIN, GAIN_LOG, SEARCHED_MIN, SHORT_LOG_MAX};
 use super::params::Params;
 use super::sample::literal_bits;
 use super::store::{SequenceMark, SequenceStore, StoreLengths};
@@ -14,7 +14,9 @@ use crate::{Dictionary, Error};
 
 /// Bytes for the sequences and literals of a block.
 pub(crate) fn store_bytes(params: &Params) -> usize {
-    SequenceStore::bytes(params.block_size(), params.strategy.finds_short_matches())
+    // A frame that is cut in two for want of room pays for two sets of tables, much of a short one.
+    let short = params.window_log <= SHORT_LOG_MAX || params.strategy.finds_short_matches();
+    SequenceStore::bytes(params.block_size(), short)
 }
 
 /// State of the parts from block to block besides their memory: numbers alone.

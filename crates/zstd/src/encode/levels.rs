@@ -243,6 +243,8 @@ static LEVELS: [[Params; 23]; 4] = [
 
 // ---- all strategies ----
 
+/// Logarithm of the largest window of short content.
+pub(crate) const SHORT_LOG_MAX: u8 = 14;
 /// Shorter blocks are not searched for matches.
 pub(crate) const SEARCHED_MIN: usize = 7;
 /// Compression must save 1/2^6 of a block (and 2 bytes), as in C: less is not worth the time to
@@ -326,6 +328,8 @@ impl Params {
     /// it is not divided.
     pub(crate) fn division_chunks(&self) -> usize {
         match &self.strategy {
+            // Each chunk costs as much as a few hundred bytes, and few pay in so short a block.
+            Strategy::DoubleFast(_) if self.window_log <= SHORT_LOG_MAX => 2,
             // Content of up to 128 KiB is fast and small enough without, and so are accelerated
             // levels.
             Strategy::Fast(fast) if fast.acceleration == 0 && self.window_log > 17 => 4,
@@ -366,8 +370,19 @@ impl Fast {
 // ---- double fast ----
 
 impl DoubleFast {
-    /// Positions without a match after which the step grows by one.
+    /// Positions without a match after which the step grows.
     pub(crate) const PATIENCE: usize = 256;
+    /// How far two pairs of positions are apart at first.
+    pub(crate) const STEP: usize = 2;
+    /// From this step on, a match of some thirty bytes between noise might be missed: it grows more
+    /// slowly.
+    const LONG_STEP: usize = 24;
+
+    /// The step after another such stretch.
+    #[inline(always)]
+    pub(crate) fn longer_step(step: usize) -> usize {
+        step + if step < Self::LONG_STEP { 2 } else { 1 }
+    }
 }
 
 // ---- lazy ----
@@ -431,10 +446,8 @@ impl Optimal {
     /// counted so far.
     pub(crate) const PRICES_LOG: u32 = 10;
     pub(crate) const PRICES_SHARE_LOG: u32 = 5;
-    /// Logarithm of the largest window of short content. There, prices are set after at least
-    /// `SHORT_PRICES_MIN` bytes: otherwise they would be set every few bytes in the whole of a
-    /// short frame.
-    pub(crate) const SHORT_LOG_MAX: u8 = 14;
+    /// In short content prices are set after at least this many bytes: otherwise they would be set
+    /// every few bytes in the whole of a short frame.
     pub(crate) const SHORT_PRICES_MIN: usize = 64;
     /// The first of two passes, which only counts, parses the first of every two samples of this
     /// many bytes, from there on.

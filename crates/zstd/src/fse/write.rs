@@ -179,10 +179,10 @@ impl<'a> FseEncoder<'a> {
         let next_cell = spread(probabilities, size, cells);
         // The states of a symbol ascend with its cells.
         let mut at = 0;
-        for cell in 0..size {
+        for state in size as u16..2 * size as u16 {
             let place = &mut next[usize::from(cells[at & (size - 1)]) % SYMBOLS];
             at += next_cell;
-            states.put(usize::from(*place) & (STATES - 1), (size + cell) as u16);
+            states.put(usize::from(*place) & (STATES - 1), state);
             *place += 1;
         }
     }

@@ -25,6 +25,18 @@ impl<'a> PositionTable<'a> {
         }
     }
 
+    /// Two tables, one of 2^(64 - `shift`) cells behind the other.
+    #[inline(always)]
+    pub(crate) fn pair(cells: &'a mut [[u8; 4]], [long, short]: [u32; 2]) -> Self {
+        assert!((1..64).contains(&long) && (1..64).contains(&short));
+        assert!(cells.len() as u64 == (1 << (64 - long)) + (1 << (64 - short)));
+        PositionTable {
+            start: cells.as_mut_ptr(),
+            len: cells.len(),
+            cells: PhantomData,
+        }
+    }
+
     /// The value of a cell.
     ///
     /// # Safety

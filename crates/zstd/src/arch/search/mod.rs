@@ -14,4 +14,4 @@ mod tag;
 
 pub(crate) use super::access::{ChainLinks, TaggedRows};
 pub(crate) use row::hash;
-pub(crate) use tag::tagged;
+pub(crate) use tag::{PairHashes, tagged};

@@ -166,14 +166,19 @@ pub(crate) fn write_bits(
     let out = &mut out;
     let (last, mut rest) = reversed.split_first()?;
     let word = u64::from_ne_bytes(*last);
-    let extra = ExtraBits::of(word, tables, &Slots::of(word));
+    let extra = ExtraBits::of(tables, &Slots::of(word));
     let mut stream = SequenceBitStream {
         states: starts.map(|start| start.state),
         at: 0,
         bits: 0,
         count: 0,
     };
-    stream.add(extra.bits, extra.lengths + extra.offset);
+    stream.add(
+        low_bits(word >> 28, extra.literal_length),
+        extra.literal_length,
+    );
+    stream.add(low_bits(word >> 46, extra.match_length), extra.match_length);
+    stream.add(low_bits(word, extra.offset), extra.offset);
     stream.flush(out.bytes());
     // While there is room for all that these sequences can take, no sequence checks.
     while !rest.is_empty() {
@@ -198,7 +203,7 @@ pub(crate) fn write_bits(
         stream.put(tables, *sequence, |stream| stream.flush(out.bytes()));
     }
     let SequenceBitStream { states, .. } = stream;
-    let mut writer = BitWriter::resume(stream.at, stream.bits, stream.count);
+    let mut writer = BitWriter::resume(stream.at, stream.bits, stream.count as u32);
     let [ll, of, ml] = [0, 1, 2].map(|i| (states[i], starts[i].log));
     for (state, log) in [ml, of, ll] {
         writer.add(end(state, log), log);
@@ -206,8 +211,8 @@ pub(crate) fn write_bits(
     writer.finish_with_mark(out.bytes())
 }
 
-/// Most bytes that a flush writes, for any bits added.
-const FLUSHED_MAX: usize = 8;
+/// Most bytes that a flush moves on by, for any six numbers of bits below 32 after 7 that wait.
+const FLUSHED_MAX: usize = 24;
 
 /// The bit stream as it grows.
 struct SequenceBitStream {
@@ -216,15 +221,15 @@ struct SequenceBitStream {
     at: usize,
     bits: u64,
     /// How many bits wait: fewer than 8 after a flush.
-    count: u32,
+    count: u64,
 }
 
 impl SequenceBitStream {
-    /// Adds the `count` low bits of `value`, which has no others: at most 56, for all to stay.
+    /// Adds the `count` low bits of `value`, which has no others. All stay if 64 at most wait then.
     #[inline(always)]
     fn add(&mut self, value: u64, count: u32) {
         self.bits |= value << (self.count & 63);
-        self.count += count;
+        self.count += u64::from(count);
     }
 
     #[inline(always)]
@@ -233,12 +238,26 @@ impl SequenceBitStream {
         self.flushed();
     }
 
-    /// Not more than 7 bits and 63 were added, at most [`FLUSHED_MAX`] bytes.
+    /// By [`FLUSHED_MAX`] bytes at most.
     #[inline(always)]
     fn flushed(&mut self) {
         self.at += (self.count / 8) as usize;
         self.bits >>= self.count & 56;
         self.count &= 7;
+    }
+
+    /// Adds what leads from the state to this slot's symbol. The state that leads on from there.
+    #[inline(always)]
+    fn step(
+        &mut self,
+        layout: &RunTableLayout,
+        tables: RunTables<'_>,
+        state: u32,
+        slot: usize,
+    ) -> u32 {
+        let (next, low, bits) = layout.step(tables, state, slot);
+        self.add(low, bits);
+        next
     }
 
     #[inline(always)]
@@ -251,28 +270,37 @@ impl SequenceBitStream {
         let word = u64::from_ne_bytes(sequence);
         let slots = Slots::of(word);
         let [ll, of, ml] = self.states;
-        let (of, of_low, of_bits) = RunTableLayout::OFFSETS.step(tables, of, slots.offset);
-        let (ml, ml_low, ml_bits) =
-            RunTableLayout::MATCH_LENGTHS.step(tables, ml, slots.match_length);
-        let (ll, ll_low, ll_bits) =
-            RunTableLayout::LITERAL_LENGTHS.step(tables, ll, slots.literal_length);
+        // One after the other, for few values to be at hand at a time.
+        let of = self.step(&RunTableLayout::OFFSETS, tables, of, slots.offset);
+        let ml = self.step(
+            &RunTableLayout::MATCH_LENGTHS,
+            tables,
+            ml,
+            slots.match_length,
+        );
+        let ll = self.step(
+            &RunTableLayout::LITERAL_LENGTHS,
+            tables,
+            ll,
+            slots.literal_length,
+        );
         self.states = [ll, of, ml];
-        let two = of_bits + ml_bits;
-        let all = two + ll_bits;
-        let low = of_low | ml_low << (of_bits & 63) | ll_low << (two & 63);
-        let extra = ExtraBits::of(word, tables, &slots);
-        if all + extra.lengths + extra.offset <= 56 {
-            let bits = low | extra.bits << (all & 63);
-            self.add(bits, all + extra.lengths + extra.offset);
-        } else {
-            let lengths = low_bits(extra.bits, extra.lengths);
-            self.add(low | lengths << (all & 63), (all + extra.lengths) & 63);
+        let extra = ExtraBits::of(tables, &slots);
+        self.add(
+            low_bits(word >> 28, extra.literal_length),
+            extra.literal_length,
+        );
+        self.add(low_bits(word >> 46, extra.match_length), extra.match_length);
+        if extra.sum() > EXTRA_MAX {
             flush(self);
-            self.add(extra.bits >> (extra.lengths & 63), extra.offset);
         }
+        self.add(low_bits(word, extra.offset), extra.offset);
         flush(self);
     }
 }
+
+/// After 7 bits that wait and those of three states, this many fit.
+const EXTRA_MAX: u32 = 64 - 7 - LITERAL_LENGTH_LOG_MAX - OFFSET_LOG_MAX - MATCH_LENGTH_LOG_MAX;
 
 /// Which slots of the tables a sequence uses: below 80 of literal lengths, below 144 of match
 /// lengths, at most 64 of offsets.
@@ -328,29 +356,26 @@ fn match_length_slot(length_less_min: u32) -> usize {
     }
 }
 
-/// The bits that follow the codes: those of the literal length, of the match length, of the offset.
+/// The numbers of bits that follow the codes: of both lengths at most 30, of the offset at most 27.
 struct ExtraBits {
-    bits: u64,
-    /// How many are those of both lengths: at most 30.
-    lengths: u32,
-    /// How many are those of the offset: at most 27.
+    literal_length: u32,
+    match_length: u32,
     offset: u32,
 }
 
 impl ExtraBits {
     #[inline(always)]
-    fn of(word: u64, tables: RunTables<'_>, slots: &Slots) -> ExtraBits {
-        let ll_bits = RunTableLayout::LITERAL_LENGTHS.extra_bits(tables, slots.literal_length);
-        let ml_bits = RunTableLayout::MATCH_LENGTHS.extra_bits(tables, slots.match_length);
-        let offset = RunTableLayout::OFFSETS.extra_bits(tables, slots.offset);
-        let lengths = ll_bits + ml_bits;
-        let bits = low_bits(word >> 28, ll_bits)
-            | low_bits(word >> 46, ml_bits) << (ll_bits & 63)
-            | low_bits(word, offset) << (lengths & 63);
+    fn of(tables: RunTables<'_>, slots: &Slots) -> ExtraBits {
         ExtraBits {
-            bits,
-            lengths,
-            offset,
+            literal_length: RunTableLayout::LITERAL_LENGTHS
+                .extra_bits(tables, slots.literal_length),
+            match_length: RunTableLayout::MATCH_LENGTHS.extra_bits(tables, slots.match_length),
+            offset: RunTableLayout::OFFSETS.extra_bits(tables, slots.offset),
         }
+    }
+
+    #[inline(always)]
+    fn sum(&self) -> u32 {
+        self.literal_length + self.match_length + self.offset
     }
 }

@@ -152,6 +152,13 @@ impl<'a> PositionTable<'a> {
         PositionTable { cells }
     }
 
+    /// Two tables, one of 2^(64 - `shift`) cells behind the other.
+    pub(crate) fn pair(cells: &'a mut [[u8; 4]], [long, short]: [u32; 2]) -> Self {
+        assert!((1..64).contains(&long) && (1..64).contains(&short));
+        assert!(cells.len() as u64 == (1 << (64 - long)) + (1 << (64 - short)));
+        PositionTable { cells }
+    }
+
     /// The value of a cell.
     #[inline(always)]
     pub(crate) fn at(&self, place: usize) -> u32 {

@@ -1,18 +1,20 @@
 //! Two tables of positions by hash, of eight bytes and of fewer: a long match is taken at once, a
-//! short one if the next position has no long one. Cells have tags, see [`tagged`].
+//! short one if the next position has no long one. Cells have tags, see [`PairHashes`].
 
 use super::index::{SearchBlock, read64, reduce_tagged, take_back};
 #[cfg(not(feature = "arch"))]
 use super::search;
-use super::search::{double_fast::DoubleFastSearch, tagged};
+use super::search::{PairHashes, double_fast::DoubleFastSearch};
 use crate::encode::params::DoubleFast;
 use crate::encode::store::SequenceStore;
 use crate::workspace::{Carver, Cells};
 
 /// The tables.
 pub(crate) struct DoubleFastTables<'a> {
-    long: &'a mut [[u8; 4]],
-    short: &'a mut [[u8; 4]],
+    /// The cells of the table by eight bytes, then those of the other.
+    cells: &'a mut [[u8; 4]],
+    /// 64 less the logarithms of their numbers.
+    shifts: [u32; 2],
     /// Bits of an index in a cell.
     index_log: u32,
 }
@@ -26,22 +28,20 @@ impl<'a> DoubleFastTables<'a> {
     /// Takes the tables from a workspace.
     pub(crate) fn carve(carver: &mut Carver<'a>, params: &DoubleFast, index_log: u32) -> Self {
         DoubleFastTables {
-            long: carver.cells(1 << params.long_hash_log),
-            short: carver.cells(1 << params.short_hash_log),
+            cells: carver.cells(Self::bytes(params) / 4),
+            shifts: [params.long_hash_log, params.short_hash_log].map(|log| 64 - u32::from(log)),
             index_log,
         }
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.long.fill([0; 4]);
-        self.short.fill([0; 4]);
+        self.cells.fill([0; 4]);
     }
 
     /// Lowers every index.
     pub(crate) fn reduce(&mut self, by: u32) {
-        reduce_tagged(self.long, by, self.index_log);
-        reduce_tagged(self.short, by, self.index_log);
+        reduce_tagged(self.cells, by, self.index_log);
     }
 
     /// Makes `data[start..end]` known.
@@ -55,16 +55,13 @@ impl<'a> DoubleFastTables<'a> {
     }
 
     fn insert_min<const MIN: u32>(&mut self, block: &SearchBlock<'_>) {
-        let (long_shift, short_shift) =
-            (64 - self.long.len().ilog2(), 64 - self.short.len().ilog2());
-        let index_log = self.index_log;
+        let hashes = PairHashes::new::<MIN>();
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
-            let value = read64(block.data, at);
             let index = block.base as usize + at;
-            let (place, kept) = tagged::<8>(value, index, long_shift, index_log);
-            self.long.put(place, kept);
-            let (place, kept) = tagged::<MIN>(value, index, short_shift, index_log);
-            self.short.put(place, kept);
+            let value = read64(block.data, at);
+            let cells = hashes.cells(value, index, self.shifts, self.index_log);
+            self.cells.put(cells.long, cells.kept);
+            self.cells.put(cells.short, cells.kept);
         }
     }
 
@@ -81,18 +78,16 @@ impl<'a> DoubleFastTables<'a> {
             start: block.base as usize + block.start,
             base: block.base,
             window: block.window as usize,
-            long_shift: 64 - self.long.len().ilog2(),
-            short_shift: 64 - self.short.len().ilog2(),
+            shifts: self.shifts,
             index_log: self.index_log,
             min_match,
         };
         let data = &block.data[..block.end];
         #[cfg(feature = "arch")]
         let (anchor, kept) =
-            crate::arch::find::double_fast(data, self.long, self.short, &task, *repeat, store);
+            crate::arch::find::double_fast(data, self.cells, &task, *repeat, store);
         #[cfg(not(feature = "arch"))]
-        let (anchor, kept) =
-            search::double_fast::find(data, self.long, self.short, &task, *repeat, store);
+        let (anchor, kept) = search::double_fast::find(data, self.cells, &task, *repeat, store);
         *repeat = take_back(*repeat, kept, store);
         anchor - block.base as usize
     }

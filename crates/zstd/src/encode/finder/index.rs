@@ -87,6 +87,8 @@ pub(crate) fn repeats(block: &SearchBlock<'_>, at: usize, offset: u32, word: u64
 
 /// Multiplier of the hashes: 2^64 divided by the golden ratio.
 pub(crate) const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+/// 2^32 divided by the golden ratio, or the nearest prime number.
+pub(crate) const PRIME_SHORT: u32 = 0x9e37_79b1;
 
 /// Bits of an index in a cell with a tag where the window is of at most 256 KiB.
 pub(crate) const INDEX_LOG: u32 = 20;

@@ -8,6 +8,7 @@ use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, RecordWeights, WEIG
 use super::sorted::{RECORDED_MAX, Sorted};
 use super::state::UnsortedState;
 use crate::encode::finder::index::{SearchBlock, repeats, word_at};
+use crate::encode::levels::SHORT_LOG_MAX;
 use crate::encode::params::Optimal;
 use crate::encode::sample::literal_bits;
 use crate::workspace::Cells;
@@ -113,7 +114,7 @@ impl<'a> Parser<'a> {
             self.ready_chains();
         }
         if self.kept.counted.0 == 0 {
-            let records = records(layout.window_log <= Optimal::SHORT_LOG_MAX);
+            let records = records(layout.window_log <= SHORT_LOG_MAX);
             prices::seed(self.counts, &block.data[block.start..block.end], records);
         }
         // After a first pass, tables hold the positions to come instead of those before: they serve
@@ -135,7 +136,7 @@ impl<'a> Parser<'a> {
                     .clamp(16, PRICED_LENGTH_MAX),
                 thorough: pass > 1,
                 skip_margin: layout.params.skip_margin(passes),
-                short: layout.window_log <= Optimal::SHORT_LOG_MAX,
+                short: layout.window_log <= SHORT_LOG_MAX,
             };
             let pass = Pass {
                 block,
