@@ -277,8 +277,12 @@ fn predict_erofs(
         clock,
         ..
     } = *question;
+    // As for a copy: files of this time have smaller inodes.
+    let times = inventory.files().map(|file| inventory.metadata(file).mtime);
+    let newest = times.map(|time| time.seconds).max().unwrap_or(0);
     for block_bytes in block_sizes(question) {
         let erofs = erofs::Options::default()
+            .made(newest)
             .unit_bytes(block_bytes)
             .min_kernel(options.min_kernel);
         // Without compression, files are cut in another way.
