@@ -176,23 +176,37 @@ fn check_tar(input: Input, wrapper: Option<Wrapper>, name: &str, args: &Check) -
     let summary = reported(name, args, |_, report| {
         restow::check_archive(input, wrapper, &options, report)
     })?;
+    print_counts(
+        args,
+        summary.findings,
+        &[("name", summary.names)],
+        summary.bytes,
+    )?;
+    Ok(summary.findings == 0)
+}
+
+/// Prints the findings, the things that were checked by their names, and the bytes of archives.
+fn print_counts(args: &Check, errors: u64, counted: &[(&str, u64)], bytes: u64) -> Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
-        let object = Object::new()
-            .number("errors", summary.findings)
-            .number("names", summary.names)
-            .number("archive_bytes", summary.bytes);
-        writeln!(out, "{}", object.line())?;
+        let object = Object::new().number("errors", errors);
+        let object = counted.iter().fold(object, |object, (name, count)| {
+            object.number(&format!("{name}s"), *count)
+        });
+        writeln!(out, "{}", object.number("archive_bytes", bytes).line())?;
     } else if !args.silent.quiet {
+        let things = counted
+            .iter()
+            .map(|(name, count)| text::count(*count, name));
         writeln!(
             out,
             "{} in {}, {} of tar",
-            text::count(summary.findings, "error"),
-            text::count(summary.names, "name"),
-            text::count(summary.bytes, "byte")
+            text::count(errors, "error"),
+            things.collect::<Vec<_>>().join(", "),
+            text::count(bytes, "byte")
         )?;
     }
-    Ok(summary.findings == 0)
+    Ok(())
 }
 
 fn check_images(address: &Address, name: &str, args: &Check) -> Result<bool> {
@@ -210,26 +224,12 @@ fn check_images(address: &Address, name: &str, args: &Check) -> Result<bool> {
     let summary = reported(name, args, |_, report| {
         restow::check_images(address, &options, report)
     })?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        let object = Object::new()
-            .number("errors", summary.findings)
-            .number("images", summary.images)
-            .number("layers", summary.layers)
-            .number("names", summary.names)
-            .number("archive_bytes", summary.bytes);
-        writeln!(out, "{}", object.line())?;
-    } else if !args.silent.quiet {
-        writeln!(
-            out,
-            "{} in {}, {}, {}, {} of tar",
-            text::count(summary.findings, "error"),
-            text::count(summary.images, "image"),
-            text::count(summary.layers, "layer"),
-            text::count(summary.names, "name"),
-            text::count(summary.bytes, "byte")
-        )?;
-    }
+    let counted = [
+        ("image", summary.images),
+        ("layer", summary.layers),
+        ("name", summary.names),
+    ];
+    print_counts(args, summary.findings, &counted, summary.bytes)?;
     Ok(summary.findings == 0)
 }
 

@@ -222,10 +222,18 @@ impl ImageCheck<'_> {
     /// Sorts what was collected, and joins equal clusters and plain ranges that touch.
     fn join(&mut self) {
         self.clusters.sort_unstable();
+        // Of those that are shown whole, the shortest stays, too: it can be too short.
+        let mut has_shortest = false;
         self.clusters.dedup_by(|(later, _), (kept, _)| {
             let is_same = StoredCluster { len: 0, ..*later } == StoredCluster { len: 0, ..*kept };
-            if is_same {
-                kept.len = kept.len.max(later.len);
+            if !is_same {
+                has_shortest = false;
+            } else if later.len > kept.len {
+                if !kept.is_partial && !has_shortest {
+                    has_shortest = true;
+                    return false;
+                }
+                kept.len = later.len;
             }
             is_same
         });

@@ -240,7 +240,7 @@ impl TrialWork for SquashfsWork<'_> {
     }
 }
 
-/// How data is stored around what the codec makes.
+/// How data is stored around the output of the codec.
 #[derive(Clone, Copy)]
 enum StoredForm {
     /// As it is.

@@ -52,7 +52,7 @@ const PROGRAMS: [(&str, &str); 9] = [
          exit 1\n",
     ),
     ("borg", "#!/bin/sh\nexec restow stream verify -q -\n"),
-    // What it would fetch is there, and what it would send must be.
+    // The images that it would fetch exist, and those that it would send must.
     (
         "skopeo",
         "#!/bin/sh\nfor place in \"$2\" \"$3\"; do\n\

@@ -1,5 +1,5 @@
-//! Container images, written: their trees, digests and layers, and what other programs make of
-//! them.
+//! Container images, written: their trees, digests and layers, as we and as other
+//! programs read them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -164,7 +164,7 @@ fn an_image_is_added_to_those_of_a_layout() {
         "{words}"
     );
     ok(&dir, "diff a oci:l:a");
-    // The content that is there is kept, and what no longer counts is no harm.
+    // Stored blobs are kept, and those without a name do no harm.
     ok(&dir, "copy -q a oci:l:third/name:x");
     assert_eq!(fs::metadata(&blob).unwrap().ino(), before);
     ok(&dir, "copy -q --overwrite b oci:l:a");
@@ -532,7 +532,7 @@ fn images_are_added_at_the_same_time() {
     ok(&dir, "check oci:l");
 }
 
-/// More than the disk holds: nothing is left but what was there.
+/// More than the disk holds: only the files from before are left.
 #[test]
 #[ignore = "needs root"]
 fn a_full_disk_leaves_a_layout_as_it_was() {
@@ -668,7 +668,7 @@ impl Registry {
             let (_, rest) = line.split_once("listening on 127.0.0.1:")?;
             Some(rest.split('"').next()?.to_owned())
         });
-        // What it says later must not end it.
+        // A full pipe must not end it.
         std::thread::spawn(move || lines.for_each(drop));
         (registry, listening.expect("it says where it listens"))
     }

@@ -160,7 +160,7 @@ impl<'w, 'a> MetaWriter<'w, 'a> {
         Ok(self.file.map(|file| file.units).unwrap_or_default())
     }
 
-    /// Writes what is collected: of a file, whole units, unless it is the end.
+    /// Writes the collected bytes: of a file, whole units, unless it is the end.
     fn flush(&mut self, is_end: bool) -> Result<()> {
         let image = &mut *self.image;
         let Some(file) = &mut self.file else {

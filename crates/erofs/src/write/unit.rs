@@ -97,7 +97,7 @@ impl PlacedUnit {
 
 /// Whether Linux can have all content of a unit before it has seen the end of the stored data. It
 /// hands over one page of stored data at a time, and the last page may hold nothing but the end of
-/// a deflate stream: what is complete is then an error, unless the unit is marked as shown in part
+/// a deflate stream: complete content is then an error, unless the unit is marked as shown in part
 /// (`z_erofs_deflate_decompress`; seen with Linux 6.18 and 7.2).
 fn may_end_early(kind: UnitKind, at: u64, stored_len: u32) -> bool {
     let last = at + u64::from(stored_len.max(1)) - 1;

@@ -128,7 +128,7 @@ pub(crate) struct RareImage {
     pub(crate) content: Vec<u8>,
 }
 
-fn encode(settings: &Settings, content: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(settings: &Settings, content: &[u8]) -> Vec<u8> {
     let mut stored = vec![0; content.len()];
     let mut encoder = Encoder::new(settings).unwrap();
     let len = encoder.compress(&mut stored, content).unwrap();

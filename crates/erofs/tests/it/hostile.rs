@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use codec::Settings;
 use erofs::Erofs;
 use testkit::{CountedBytes, Rng, cases, is_bounded};
 use tree::{
@@ -12,8 +13,8 @@ use tree::{
 
 use crate::create::small_images;
 use crate::hand::{
-    BLOCK, CHUNKS, COMPACT, DIR, FIFO, FILE, FULL, Hand, PLAIN, rare, with_file, with_index,
-    with_records,
+    BLOCK, CHUNKS, COMPACT, DIR, FIFO, FILE, FULL, Hand, PLAIN, encode, rare, with_file,
+    with_index, with_records,
 };
 use crate::vectors::{IMAGES, findings, open, read};
 
@@ -214,6 +215,28 @@ fn pieces_overlap() {
         [[4096, 0x5000, 0], [zstd | 100, 0x5800, 4096]],
     ] {
         with_records(8192, &records).assert_finds(what);
+    }
+}
+
+/// Of all extents that show one cluster whole, each length is decoded: a shorter one than the
+/// block's cannot be read alone.
+#[test]
+fn a_cluster_is_shown_whole_with_two_lengths() {
+    let text = b"which length is right? ".repeat(400);
+    let stored = encode(&Settings::Lz4, &text[..8192]);
+    let length = 1 << 28 | stored.len() as u32;
+    let image = |size, records: &[[u32; 3]]| {
+        let mut hand = with_records(size, records);
+        hand.put(0x5000, &stored);
+        hand
+    };
+    let sound = image(16_384, &[[length, 0x5000, 0], [length, 0x5000, 8192]]);
+    assert_eq!(sound.findings(), "");
+    for records in [
+        [[length, 0x5000, 0], [length, 0x5000, 4096]],
+        [[length, 0x5000, 0], [length, 0x5000, 8192]],
+    ] {
+        image(12_288, &records).assert_finds("lz4 block is corrupt or too long");
     }
 }
 

@@ -257,7 +257,7 @@ fn is_there(path: &Path, expected: (Digest, u64)) -> bool {
         }
         let file = File::open(path)?;
         let mut sum = DigestWriter::new(io::sink());
-        // A file that grows meanwhile is none of ours.
+        // Another program's file may grow meanwhile.
         io::copy(&mut file.take(expected.1), &mut sum)?;
         Ok(sum.finish() == expected)
     };

@@ -32,7 +32,7 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
     Ok(summary(job, written, bytes))
 }
 
-/// The result of an archive of so many bytes.
+/// The result of an archive of this length.
 pub(super) fn summary(
     job: &CopyJob<'_>,
     summary: tree::tar::Summary,

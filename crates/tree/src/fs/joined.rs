@@ -111,7 +111,7 @@ enum NameTarget {
     Directory(JoinedDirectory),
 }
 
-/// An entry of a tree, and what it says of the trees below.
+/// An entry of a tree, and its mark for the trees below.
 type MarkedEntry = (DirEntry, Mark);
 
 /// What each name of a directory stands for.
@@ -241,7 +241,7 @@ impl Joined {
         let marked = entries.into_iter().map(|entry| {
             let mark = self.mark(dir, &entry, None).unwrap_or_else(|error| {
                 errors.push(error);
-                // The file of a lower layer is not what the name stands for.
+                // The name does not stand for the file of a lower layer.
                 Mark::Whiteout
             });
             (entry, mark)

@@ -4,7 +4,7 @@
 use super::{Device, DirEntry, FileKind, FileSystem, Metadata, Xattr};
 use crate::{Error, Result};
 
-/// What a layer of overlayfs says of the layers below it.
+/// The meaning of an entry of an overlayfs layer for the layers below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// Nothing.

@@ -527,7 +527,7 @@ fn a_directory_that_is_listed_again_has_the_same_files() {
 fn times_of_any_year_are_those_of_the_tree() {
     let mut tree = MemoryFs::new();
     let root = tree.root();
-    // The ends of what a record holds, and what lies beyond.
+    // The first and last time of a record, and those beyond.
     let seconds = [0, -1, -1 << 31, (-1 << 31) - 1, (7 << 31) - 1, 7 << 31];
     let mut times: Vec<(i64, u32)> = seconds.map(|seconds| (seconds, 999_999_999)).to_vec();
     times.extend([

@@ -164,7 +164,7 @@ impl InodeTable {
 
     pub(super) fn refresh(&mut self, ino: Ino, stat: &Stat) {
         let stamp = self.stamp(stat);
-        // What was listed first counts if changes are accepted.
+        // The first listing counts if changes are accepted.
         if self.sizes.is_none()
             && let Some(inode) = self.inodes.get_mut(ino.0 as usize)
         {

@@ -246,7 +246,7 @@ impl SequenceBitStream {
         self.count &= 7;
     }
 
-    /// Adds what leads from the state to this slot's symbol. The state that leads on from there.
+    /// Adds the bits that lead from the state to this slot's symbol, and returns the next state.
     #[inline(always)]
     fn step(
         &mut self,
