@@ -85,6 +85,7 @@ impl Check {
         if self.file.image_at.is_some() {
             bail!("not an image: --image-at does not apply");
         }
+        self.file.refuse_backing(None)?;
         self.file.refuse_device()
     }
 
@@ -143,7 +144,10 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
         return check_images(&address, &name, args);
     }
     address.refuse_container_image()?;
-    let container = Container::open(&address.path, args.file.image_at).with_context(open)?;
+    let container = Container::open(&address.path, &args.file.options()).with_context(open)?;
+    args.file
+        .refuse_backing(container.disk_file())
+        .with_context(open)?;
     if args.ignore_zeros && !matches!(container, Container::Tar(..)) {
         bail!(
             "{}: {}: --ignore-zeros does not apply",

@@ -135,7 +135,7 @@ pub fn check(
     let data = DataCheck::Decode;
     let (options, parallel) = (CheckOptions::EVERYTHING.data(data), Parallel::available());
     let mut open = || -> Result<u64> {
-        Ok(match Container::open(path, None)? {
+        Ok(match Container::open(path, &OpenOptions::default())? {
             Container::Btrfs(image) => {
                 let btrfs = image.open_btrfs(&OpenOptions::default())?;
                 btrfs.check(options, parallel, progress, report)?.findings

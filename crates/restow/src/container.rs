@@ -1,6 +1,6 @@
 //! Containers, recognised once from their content.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use squashfs::Squashfs;
 use tree::tar::Tar;
 use tree::{HostDir, Limits, ReadAt};
 
+use crate::disk_file::{DiskFile, DiskFormat};
 use crate::error::{During, refuse};
 use crate::partitions::{self, Partition};
 use crate::{Error, ImageAt, Input, OpenOptions, Result, foreign, text};
@@ -46,8 +47,8 @@ pub enum Container {
     Btrfs(ImageRange),
     /// An EROFS image.
     Erofs(ImageRange),
-    /// A disk image with partitions, while no partition was named.
-    Disk(Vec<Partition>),
+    /// A disk image with partitions, while no partition was named, and the disk file that holds it.
+    Disk(Vec<Partition>, Option<Arc<DiskFile>>),
     /// A btrfs send stream.
     SendStream(Input),
 }
@@ -58,6 +59,7 @@ pub struct ImageRange {
     at: u64,
     len: u64,
     metadata: Option<Metadata>,
+    disk: Option<Arc<DiskFile>>,
 }
 
 impl ImageRange {
@@ -73,6 +75,7 @@ impl ImageRange {
             bytes: Arc::clone(bytes),
             at,
             metadata: input.metadata().cloned(),
+            disk: input.disk_file().cloned(),
         })
     }
 
@@ -110,8 +113,7 @@ impl ImageRange {
     fn with_devices(self, options: &OpenOptions) -> Result<Vec<Box<dyn ReadAt>>> {
         let mut images: Vec<Box<dyn ReadAt>> = vec![Box::new(self)];
         for device in &options.devices {
-            let file = File::open(device).during(|| opening(device))?;
-            images.push(Box::new(file));
+            images.push(Box::new(device_bytes(device).during(|| opening(device))?));
         }
         Ok(images)
     }
@@ -148,7 +150,7 @@ impl Container {
     ///
     /// # Errors
     /// It cannot be opened or read, or it holds nothing that restow can read.
-    pub fn open(path: &Path, image_at: Option<ImageAt>) -> Result<Container> {
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Container> {
         if path != Path::new("-") {
             match HostDir::open(path) {
                 Ok(dir) => return Ok(Container::Directory(Box::new(dir))),
@@ -156,18 +158,22 @@ impl Container {
                 Err(error) => return Err(error.into()),
             }
         }
-        Container::of(Input::open(path)?, image_at)
+        Container::of(Input::open(path)?, options)
     }
 
     /// Recognises the format of an input.
     ///
     /// # Errors
     /// It cannot be read, or it holds nothing that restow can read.
-    pub fn of(mut input: Input, image_at: Option<ImageAt>) -> Result<Container> {
+    pub fn of(mut input: Input, options: &OpenOptions) -> Result<Container> {
+        input.open_disk_file(options)?;
         let start = input.start(START_BYTES)?;
         let bytes = input.seekable().map(Arc::clone);
-        if let (Some(bytes), Some(at)) = (&bytes, image_at) {
+        if let (Some(bytes), Some(at)) = (&bytes, options.image_at) {
             return inside(&input, bytes, at);
+        }
+        if let (Some(bytes), Some(disk)) = (&bytes, input.disk_file()) {
+            return on_disk(&input, bytes, &start, disk);
         }
         let image = |at| match &bytes {
             Some(bytes) => Ok(Some(ImageRange::of(&input, bytes, at, u64::MAX)?)),
@@ -200,6 +206,17 @@ impl Container {
         }
     }
 
+    /// The disk file that holds the image.
+    pub fn disk_file(&self) -> Option<&Arc<DiskFile>> {
+        match self {
+            Container::Squashfs(image) | Container::Btrfs(image) | Container::Erofs(image) => {
+                image.disk.as_ref()
+            }
+            Container::Disk(_, disk) => disk.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Its name, with an article.
     pub fn noun(&self) -> &'static str {
         match self {
@@ -209,7 +226,7 @@ impl Container {
             Container::Squashfs(_) => "a SquashFS image",
             Container::Btrfs(_) => "a btrfs image",
             Container::Erofs(_) => "an EROFS image",
-            Container::Disk(_) => "a disk image with partitions",
+            Container::Disk(..) => "a disk image with partitions",
             Container::SendStream(_) => "a btrfs send stream",
         }
     }
@@ -223,7 +240,10 @@ impl Container {
 pub fn known_content(path: &Path) -> Result<Option<&'static str>> {
     let mut input = Input::open(path)?;
     let start = input.start(ZFS_BYTES.end)?;
-    match Container::of(input, None) {
+    if let Some(format) = DiskFormat::of(&start) {
+        return Ok(Some(format.noun()));
+    }
+    match Container::of(input, &OpenOptions::default()) {
         Ok(container) => return Ok(Some(container.noun())),
         Err(Error::Refused(_)) => {}
         Err(error) => return Err(error),
@@ -242,6 +262,34 @@ pub fn known_content(path: &Path) -> Result<Option<&'static str>> {
     })
 }
 
+/// The image on a disk in a disk file: archives and streams are not looked for there, which could
+/// go on behind all of its zeros.
+fn on_disk(
+    input: &Input,
+    bytes: &Arc<dyn ReadAt>,
+    start: &[u8],
+    disk: &DiskFile,
+) -> Result<Container> {
+    let image = ImageRange::of(input, bytes, 0, u64::MAX)?;
+    let holds = format!("{} that holds", disk.noun());
+    match Magic::of(start) {
+        Magic::Squashfs => Ok(Container::Squashfs(image)),
+        Magic::Btrfs => Ok(Container::Btrfs(image)),
+        Magic::Erofs => Ok(Container::Erofs(image)),
+        Magic::SendStream => refuse!("{holds} a btrfs send stream; only images are read there"),
+        Magic::Tar => refuse!("{holds} a tar archive; only images are read there"),
+        Magic::Wrapped(_) => refuse!("{holds} a compressed file; only images are read there"),
+        Magic::Unknown if start.iter().all(|&byte| byte == 0) && !has_btrfs_superblock(bytes)? => {
+            refuse!("{holds} only zeros at its beginning")
+        }
+        Magic::Unknown => {
+            let found = elsewhere(input, bytes)?;
+            let why = || format!("{holds} {}", unknown(start, Path::new("-")));
+            found.ok_or_else(|| Error::refused(why()))
+        }
+    }
+}
+
 /// An image of which the beginning shows nothing.
 fn elsewhere(input: &Input, bytes: &Arc<dyn ReadAt>) -> Result<Option<Container>> {
     // The first superblock may be damaged, and a copy of it intact.
@@ -255,7 +303,8 @@ fn elsewhere(input: &Input, bytes: &Arc<dyn ReadAt>) -> Result<Option<Container>
         return Ok(Some(Container::Squashfs(image)));
     }
     let partitions = partitions_of(input, bytes)?;
-    Ok((!partitions.is_empty()).then_some(Container::Disk(partitions)))
+    let disk = || input.disk_file().cloned();
+    Ok((!partitions.is_empty()).then(|| Container::Disk(partitions, disk())))
 }
 
 /// Opens the image inside of a file.
@@ -278,6 +327,9 @@ fn inside(input: &Input, bytes: &Arc<dyn ReadAt>, at: ImageAt) -> Result<Contain
             let found = partitions.iter().find(|found| found.format.is_some());
             match found {
                 Some(found) => (found.start, found.len),
+                None if input.disk_file().is_some() => {
+                    refuse!("no partition with an image, and disk files are not searched on")
+                }
                 None => match first_image(input, bytes)? {
                     Some(at) => (at, u64::MAX),
                     None => refuse!("no SquashFS, btrfs or EROFS image found"),
@@ -372,6 +424,16 @@ fn search_sectors(
     Ok(None)
 }
 
+/// The bytes of a further device: of a file, or of the disk in a disk file.
+fn device_bytes(device: &Path) -> Result<Arc<dyn ReadAt>> {
+    let mut input = Input::open(device)?;
+    input.open_disk_file(&OpenOptions::default())?;
+    match input.seekable() {
+        Some(bytes) => Ok(Arc::clone(bytes)),
+        None => refuse!("neither a file nor a block device"),
+    }
+}
+
 fn opening(device: &Path) -> String {
     format!("open {}", text::of_host_path(device, "-"))
 }
@@ -448,7 +510,7 @@ fn has_btrfs_superblock(file: &dyn ReadAt) -> Result<bool> {
 pub fn check_devices(images: &[PathBuf], all: &[Arc<Btrfs>]) -> Result<()> {
     for image in images {
         let name = || opening(image);
-        let file = File::open(image).during(name)?;
+        let file = device_bytes(image).during(name)?;
         let device = Superblock::read(&file).during(name)?.device;
         let is_of = |btrfs: &Arc<Btrfs>| {
             let is_listed = btrfs

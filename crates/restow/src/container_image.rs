@@ -57,7 +57,7 @@ pub(crate) fn open_layout(address: &Address, options: &OpenOptions) -> Result<Op
 }
 
 fn open_archive(address: &Address, options: &OpenOptions) -> Result<Arc<Tar>> {
-    match Container::open(&address.path, options.image_at)? {
+    match Container::open(&address.path, options)? {
         Container::Tar(input, wrapper) => Ok(Arc::new(input.open_tar(wrapper, options)?.tar)),
         other => refuse!("{}, not an archive of container images", other.noun()),
     }

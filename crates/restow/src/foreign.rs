@@ -69,12 +69,8 @@ const FORMATS: &[ForeignFormat] = &[
         "compressed with lzip",
         ForeignReader::Pipe("lzip -dc "),
     ),
-    known(0, b"QFI\xfb", "a qcow2 image", QEMU),
-    known(0, b"KDMV", "a VMDK image", QEMU),
     known(0, b"# Disk DescriptorFile", "a VMDK descriptor", QEMU),
     known(0x40, b"\x7f\x10\xda\xbe", "a VDI image", QEMU),
-    known(0, b"vhdxfile", "a VHDX image", QEMU),
-    known(0, b"conectix", "a VHD image", QEMU),
     known(
         0,
         b"\x3a\xff\x26\xed",

@@ -9,7 +9,7 @@
 //! # std::fs::create_dir_all(&dir)?;
 //! # let path = dir.join("disk.btrfs");
 //! # restow::copy(restow::open("src")?, &path, &CopyOptions::default(), &NoProgress)?;
-//! let Container::Btrfs(image) = Container::open(&path, None)? else {
+//! let Container::Btrfs(image) = Container::open(&path, &OpenOptions::default())? else {
 //!     return Err("not a btrfs image".into());
 //! };
 //! let info = BtrfsInfo::of(&image.open_btrfs(&OpenOptions::default())?);

@@ -11,7 +11,8 @@ use codec::Wrapper;
 use tree::tar::{Tar, TarOptions};
 use tree::{Corrupt, Limits, ReadAt, Seekable, SequentialReader};
 
-use crate::error::During;
+use crate::disk_file::{DiskFile, DiskFormat};
+use crate::error::{During, refuse};
 use crate::{Error, OpenOptions, Result, text};
 
 /// The bytes that hold a container: a file, a block device, a pipe, or memory.
@@ -19,6 +20,7 @@ pub struct Input {
     bytes: InputBytes,
     metadata: Option<Metadata>,
     path: PathBuf,
+    disk: Option<Arc<DiskFile>>,
 }
 
 enum InputBytes {
@@ -51,6 +53,7 @@ impl Input {
             bytes,
             metadata: Some(metadata),
             path: path.to_owned(),
+            disk: None,
         })
     }
 
@@ -82,6 +85,7 @@ impl Input {
             bytes,
             metadata: None,
             path: "-".into(),
+            disk: None,
         }
     }
 
@@ -111,6 +115,33 @@ impl Input {
             InputBytes::Seekable(bytes) => Some(bytes),
             InputBytes::Sequential(_) => None,
         }
+    }
+
+    /// The disk that [`Input::open_disk_file`] found.
+    pub fn disk_file(&self) -> Option<&Arc<DiskFile>> {
+        self.disk.as_ref()
+    }
+
+    /// Reads the disk in place of the file, if that is a disk file of a virtual machine.
+    /// [`Container::of`](crate::Container::of) does that, too.
+    ///
+    /// # Errors
+    /// It is one that cannot be read.
+    pub fn open_disk_file(&mut self, options: &OpenOptions) -> Result<()> {
+        if self.disk.is_some() {
+            return Ok(());
+        }
+        let start = self.start(DiskFormat::MAGIC_BYTES)?;
+        let Some(format) = DiskFormat::of(&start) else {
+            return Ok(());
+        };
+        let Some(file) = self.seekable() else {
+            refuse!("{} from a pipe; save it to a file first", format.noun());
+        };
+        let disk = Arc::new(DiskFile::open(format, file, &self.path, &options.backing)?);
+        self.bytes = InputBytes::Seekable(Arc::<DiskFile>::clone(&disk));
+        self.disk = Some(disk);
+        Ok(())
     }
 
     /// At most `max` bytes from the beginning. They can be read again.

@@ -9,6 +9,7 @@ mod compare;
 mod container;
 mod container_image;
 mod copy;
+mod disk_file;
 mod error;
 mod foreign;
 pub mod info;
@@ -43,6 +44,7 @@ pub use copy::{
     CopyJob, CopyLoss, CopyNote, CopyOptions, CopySummary, Format, ImageOptions, LossReason,
     StreamOptions, Unpreserved, copy, copy_to, subvolume_name,
 };
+pub use disk_file::{DiskFile, DiskLayer};
 pub use error::{Error, Result};
 pub use input::Input;
 pub use open_options::{ImageAt, OpenOptions};

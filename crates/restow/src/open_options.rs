@@ -30,6 +30,9 @@ pub struct OpenOptions {
     pub devices: Vec<PathBuf>,
     /// Images: where in the file the image is, if not at its beginning.
     pub image_at: Option<ImageAt>,
+    /// Disk files: the file behind the one that is opened, the file behind that, and so on, in
+    /// place of those that the files name.
+    pub backing: Vec<PathBuf>,
     /// Container images: the platform, if there are several [default: this machine's].
     pub platform: Option<Platform>,
     /// Send streams: the streams to replay first.
@@ -64,6 +67,7 @@ impl Default for OpenOptions {
             ignore_checksums: false,
             devices: Vec::new(),
             image_at: None,
+            backing: Vec::new(),
             platform: None,
             base: Vec::new(),
             one_file_system: false,
@@ -87,6 +91,7 @@ setters!(OpenOptions {
     ignore_checksums: bool,
     devices: Vec<PathBuf>,
     image_at: Option<ImageAt>,
+    backing: Vec<PathBuf>,
     platform: Option<Platform>,
     base: Vec<PathBuf>,
     one_file_system: bool,

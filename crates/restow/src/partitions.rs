@@ -180,7 +180,7 @@ fn gpt(disk: &dyn ReadAt, sector: u64, at: u64) -> io::Result<Vec<Partition>> {
     let mut without_sum = header;
     without_sum[16..20].fill(0);
     let is_header = header.starts_with(b"EFI PART") && word(12) == 92;
-    if !is_header || crc32(&without_sum) != word(16) {
+    if !is_header || crc32(&without_sum, IEEE) != word(16) {
         return none;
     }
     let (count, len) = (word(80), word(84));
@@ -197,7 +197,7 @@ fn gpt(disk: &dyn ReadAt, sector: u64, at: u64) -> io::Result<Vec<Partition>> {
         return none;
     }
     disk.read_exact_at(&mut table, table_at)?;
-    if crc32(&table) != word(88) {
+    if crc32(&table, IEEE) != word(88) {
         return none;
     }
     let entries = table.chunks_exact(usize::try_from(len).unwrap_or(128));
@@ -241,14 +241,18 @@ fn block<const N: usize>(disk: &dyn ReadAt, at: u64) -> io::Result<Option<[u8; N
     Ok(Some(block))
 }
 
-/// The CRC-32 of a GPT (IEEE 802.3). Its tables are a few KiB: bit by bit is fast enough.
-fn crc32(bytes: &[u8]) -> u32 {
+/// The polynomials of the CRC-32 of a GPT, IEEE 802.3, and of that of VHDX, reflected.
+const IEEE: u32 = 0xedb8_8320;
+pub(crate) const CRC32C: u32 = 0x82f6_3b78;
+
+/// A CRC-32. The tables that have one are a few KiB: bit by bit is fast enough.
+pub(crate) fn crc32(bytes: &[u8], polynomial: u32) -> u32 {
     let mut sum = u32::MAX;
     for byte in bytes {
         sum ^= u32::from(*byte);
         for _ in 0..8 {
             let low = sum & 1;
-            sum = sum >> 1 ^ if low == 0 { 0 } else { 0xedb8_8320 };
+            sum = sum >> 1 ^ if low == 0 { 0 } else { polynomial };
         }
     }
     !sum
@@ -334,8 +338,8 @@ mod tests {
             bytes[72] = entries;
             bytes[80] = 4;
             bytes[84] = 128;
-            bytes[88..92].copy_from_slice(&crc32(&table).to_le_bytes());
-            let sum = crc32(&bytes);
+            bytes[88..92].copy_from_slice(&crc32(&table, IEEE).to_le_bytes());
+            let sum = crc32(&bytes, IEEE);
             bytes[16..20].copy_from_slice(&sum.to_le_bytes());
             disk[header * 512..header * 512 + 92].copy_from_slice(&bytes);
             let at = usize::from(entries) * 512;
@@ -349,6 +353,7 @@ mod tests {
         assert_eq!(places(&disk), expected);
         disk[199 * 512 + 40] ^= 1;
         assert_eq!(places(&disk), []);
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32(b"123456789", IEEE), 0xcbf4_3926);
+        assert_eq!(crc32(b"123456789", CRC32C), 0xe306_9283);
     }
 }

@@ -22,7 +22,8 @@ pub(crate) fn open(
     let mut replay = Replay::new();
     for base in &options.base {
         let mut open = || -> Result<()> {
-            let Container::SendStream(stream) = Container::open(base, None)? else {
+            let Container::SendStream(stream) = Container::open(base, &OpenOptions::default())?
+            else {
                 refuse!("not a send stream");
             };
             replay.add(stream.into_bytes(&options.spool_dir)?)?;

@@ -19,8 +19,8 @@ use crate::error::{During, refuse};
 use crate::open_options::MountPoints;
 use crate::overlay::{OverlayLayers, reads_trusted_attributes};
 use crate::{
-    Address, Container, Error, Input, OpenOptions, Partition, Result, SourceNote, check_devices,
-    is_same_file, replayed, text,
+    Address, Container, DiskFile, Error, Input, OpenOptions, Partition, Result, SourceNote,
+    check_devices, is_same_file, replayed, text,
 };
 
 /// The way out where nothing of a btrfs image can be read.
@@ -35,6 +35,7 @@ pub struct SourceTree {
     mount_points: MountPoints,
     notes: Vec<SourceNote>,
     lost: Vec<SourceNote>,
+    disk_file: Option<Arc<DiskFile>>,
     /// The files that were selected where several sources were joined.
     pub(crate) selection: Selection,
 }
@@ -128,7 +129,7 @@ impl SourceTree {
     pub fn of_input(input: Input, options: &OpenOptions) -> Result<SourceTree> {
         let address = Address::plain(input.path());
         let open = || {
-            let container = Container::of(input, options.image_at)?;
+            let container = Container::of(input, options)?;
             SourceTree::of_container(container, &address, options, false, None)
         };
         open().during(|| opening(&address))
@@ -158,6 +159,7 @@ impl SourceTree {
             mount_points: MountPoints::default(),
             notes: Vec::new(),
             lost: Vec::new(),
+            disk_file: None,
             selection: Selection::default(),
         }
     }
@@ -198,7 +200,7 @@ impl SourceTree {
         {
             return SourceTree::of_layout(&layout, address, options, known);
         }
-        let container = Container::open(&address.path, options.image_at)?;
+        let container = Container::open(&address.path, options)?;
         SourceTree::of_container(container, address, options, ignores_foreign, known)
     }
 
@@ -259,7 +261,8 @@ impl SourceTree {
             Container::Squashfs(_) | Container::Erofs(_) | Container::Tar(..)
         );
         let directory = address.subvolume.as_ref().filter(|_| has_directories);
-        let source = match container {
+        let disk_file = container.disk_file().cloned();
+        let mut source = match container {
             Container::Directory(_) if options.dereference => {
                 let tree = FollowedDir::open(&address.path)?;
                 SourceTree::of(Arc::new(tree), SourceFormat::Other, address)
@@ -285,7 +288,7 @@ impl SourceTree {
                 let btrfs = image.open_btrfs_beside(options, ignores_foreign)?;
                 SourceTree::of_btrfs(&btrfs, address, options)?
             }
-            Container::Disk(partitions) => return Err(Error::Refused(disk(&partitions))),
+            Container::Disk(partitions, _) => return Err(Error::Refused(disk(&partitions))),
             Container::SendStream(stream) => {
                 let (tree, note) = replayed::open(stream, address.subvolume.as_deref(), options)?;
                 let verity = tree.verity_files();
@@ -315,6 +318,7 @@ impl SourceTree {
                 }
             }
         };
+        source.disk_file = disk_file;
         match directory {
             Some(path) => source.below(path.as_bytes()),
             None => Ok(source),
@@ -496,6 +500,11 @@ impl SourceTree {
             SourceFormat::Erofs(image) => Some(image),
             _ => None,
         }
+    }
+
+    /// The disk file of a virtual machine that holds the image, if one does.
+    pub fn disk_file(&self) -> Option<&Arc<DiskFile>> {
+        self.disk_file.as_ref()
     }
 
     /// The configuration and the layers, if it is a container image.

@@ -527,7 +527,7 @@ fn open_existing(dst: &Path, offset: u64) -> Result<SourceTree> {
         bail!("{name} exists and is no regular file: appending is not supported");
     }
     match SourceTree::open(&Address::plain(dst), &open_options()) {
-        Ok(old) if old.squashfs().is_some() => Ok(old),
+        Ok(old) if old.squashfs().is_some() && old.disk_file().is_none() => Ok(old),
         _ => bail!("{name} exists and is not a SquashFS image; -noappend replaces it"),
     }
 }

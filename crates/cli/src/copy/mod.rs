@@ -92,8 +92,9 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         bail!("--files-from -: standard input is SRC");
     }
     let mut sources = address.paths();
-    let further = args.source.base.iter().chain(&args.source.file.device);
-    sources.extend(further.cloned());
+    let files = &args.source.file;
+    let further = args.source.base.iter().chain(&files.device);
+    sources.extend(further.chain(&files.backing).cloned());
     for words in &args.with {
         sources.extend(Address::of(&split(words).0)?.paths());
     }

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tree::json::Object;
 
 use crate::options::{QuietArgs, SourceArgs};
@@ -16,14 +17,16 @@ use crate::{text, usage};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use restow::info::{BtrfsInfo, ContainerImagesInfo, ErofsInfo, SquashfsInfo};
-use restow::{Address, Container, ImageRange, Partition};
+use restow::{Address, Container, DiskFile, ImageRange, Partition};
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
 
 /// Show the contents of an image: format, features, space by algorithm
 ///
-/// For a disk image: the places and formats of its partitions. For a SquashFS or EROFS image: codec
+/// For a disk image: the places and formats of its partitions. For a disk file (qcow2, VMDK, VHDX,
+/// VHD), before that: its format, the sizes of the disk and of its clusters, and the files behind
+/// it. For a SquashFS or EROFS image: codec
 /// and settings or features, sizes, and counts. For a btrfs image: label, UUID, features, devices,
 /// space by profile, subvolumes, and the space that files take by compression algorithm; with
 /// IMAGE:SUBVOLUME or --subvolume, only the space of files in that subvolume. For container images:
@@ -82,12 +85,19 @@ pub(crate) fn run(args: &Info) -> Result<()> {
         return show_container_images(&address, args, "a container image");
     }
     address.refuse_container_image()?;
-    let container = Container::open(&address.path, args.source.file.image_at).with_context(open)?;
+    let options = args.source.options(false);
+    let container = Container::open(&address.path, &options).with_context(open)?;
+    let disk = container.disk_file().cloned();
+    args.source
+        .file
+        .refuse_backing(disk.as_ref())
+        .with_context(open)?;
+    let disk = disk.as_ref();
     if !matches!(container, Container::Tar(..)) {
         source.refuse_platform().with_context(open)?;
     }
     match container {
-        Container::Btrfs(file) => show_btrfs(file, &address, args),
+        Container::Btrfs(file) => show_btrfs(file, &address, args, disk),
         Container::SendStream(_) => {
             bail!("{}: a btrfs send stream: use `restow stream info`", open())
         }
@@ -107,9 +117,9 @@ pub(crate) fn run(args: &Info) -> Result<()> {
             let read = || format!("read {}", address.name());
             let info = SquashfsInfo::of(&image).with_context(read)?;
             if args.json {
-                return json(squashfs::object(&info, of_source(&address)));
+                return json(squashfs::object(&info, of_source(&address, disk)));
             }
-            let mut words = Vec::new();
+            let mut words = of_disk_file(disk);
             squashfs::show(&info, &mut words)?;
             print(&words)
         }
@@ -122,20 +132,22 @@ pub(crate) fn run(args: &Info) -> Result<()> {
                     bail!("not a btrfs image: --path does not apply");
                 }
                 args.source.refuse_options_of_btrfs()?;
-                Ok(file.open_erofs(&args.source.options(false))?)
+                Ok(file.open_erofs(&options)?)
             };
             let image = image().with_context(open)?;
             let read = || format!("read {}", address.name());
             let info = ErofsInfo::of(&image).with_context(read)?;
             if args.json {
-                return json(erofs::object(&info, of_source(&address)));
+                return json(erofs::object(&info, of_source(&address, disk)));
             }
-            let mut words = Vec::new();
+            let mut words = of_disk_file(disk);
             erofs::show(&info, &mut words)?;
             print(&words)
         }
-        Container::Disk(partitions) if args.json => json(of_partitions(&partitions, &address)),
-        Container::Disk(partitions) => show_partitions(&partitions),
+        Container::Disk(partitions, _) if args.json => {
+            json(of_partitions(&partitions, of_source(&address, disk)))
+        }
+        Container::Disk(partitions, _) => show_partitions(&partitions, of_disk_file(disk)),
         Container::Tar(..) => show_container_images(&address, args, container.noun()),
         other => bail!("{}: {}, not an image", open(), other.noun()),
     }
@@ -158,7 +170,7 @@ fn show_container_images(address: &Address, args: &Info, noun: &str) -> Result<(
         bail!("{}: {noun}, not an image", open());
     };
     if args.json {
-        return json(oci::object(&info, of_source(address)));
+        return json(oci::object(&info, of_source(address, None)));
     }
     let mut words = Vec::new();
     oci::show(&info, &mut words)?;
@@ -166,8 +178,8 @@ fn show_container_images(address: &Address, args: &Info, noun: &str) -> Result<(
 }
 
 /// Lists the partitions of a disk image, with the option that reads one.
-fn show_partitions(partitions: &[Partition]) -> Result<()> {
-    let mut words = b"format          disk image with partitions\n".to_vec();
+fn show_partitions(partitions: &[Partition], mut words: Vec<u8>) -> Result<()> {
+    words.extend_from_slice(b"format          disk image with partitions\n");
     for partition in partitions {
         let Partition {
             number,
@@ -191,7 +203,7 @@ fn show_partitions(partitions: &[Partition]) -> Result<()> {
 }
 
 /// The same as an object.
-fn of_partitions(partitions: &[Partition], address: &Address) -> Object {
+fn of_partitions(partitions: &[Partition], source: Object) -> Object {
     let list = partitions.iter().map(|partition| {
         let object = Object::new()
             .number("number", partition.number)
@@ -203,31 +215,70 @@ fn of_partitions(partitions: &[Partition], address: &Address) -> Object {
             None => object,
         }
     });
-    let object = of_source(address).text("format", "disk");
-    object.list("partitions", list)
+    source.text("format", "disk").list("partitions", list)
+}
+
+/// The files of a disk in a line each.
+fn of_disk_file(disk: Option<&Arc<DiskFile>>) -> Vec<u8> {
+    let mut words = String::new();
+    for (number, layer) in disk.iter().flat_map(|disk| disk.layers()).enumerate() {
+        let path = text::of_host_path(&layer.path, "standard input");
+        words += &match number {
+            0 => format!("disk file       {}", layer.format),
+            _ => format!("backing file    {path}, {}", layer.format),
+        };
+        words += &format!(", {} bytes", layer.disk_bytes);
+        if layer.block_bytes > 0 {
+            words += &format!(" in clusters of {}", layer.block_bytes);
+        }
+        if layer.snapshots > 0 {
+            let snapshots = text::count(layer.snapshots.into(), "snapshot");
+            words += &format!(", {snapshots} not shown");
+        }
+        words.push('\n');
+    }
+    words.into_bytes()
 }
 
 /// The beginning of an object.
-fn of_source(address: &Address) -> Object {
-    Object::of_schema("info", VERSION).text("source", &address.name())
+fn of_source(address: &Address, disk: Option<&Arc<DiskFile>>) -> Object {
+    let object = Object::of_schema("info", VERSION).text("source", &address.name());
+    let Some(disk) = disk else {
+        return object;
+    };
+    let layers = disk.layers().iter().map(|layer| {
+        Object::new()
+            .name("path", layer.path.as_os_str().as_bytes())
+            .text("format", &layer.format)
+            .number("disk_bytes", layer.disk_bytes)
+            .number("cluster_bytes", layer.block_bytes)
+            .number("snapshots", layer.snapshots)
+    });
+    object.list("disk_file", layers)
 }
 
 fn json(object: Object) -> Result<()> {
     print((object.line() + "\n").as_bytes())
 }
 
-fn show_btrfs(file: ImageRange, address: &Address, args: &Info) -> Result<()> {
+fn show_btrfs(
+    file: ImageRange,
+    address: &Address,
+    args: &Info,
+    disk: Option<&Arc<DiskFile>>,
+) -> Result<()> {
     let open = || format!("open {}", address.name());
     let options = args.source.options(false);
     let btrfs = file.open_btrfs(&options).with_context(open)?;
     let id = restow::named_subvolume(&btrfs, address, &options).with_context(open)?;
     let info = BtrfsInfo::of(&btrfs);
     let read = || format!("read {}", address.name());
-    let mut words = Vec::new();
     let Some(path) = &args.path else {
+        let object = of_source(address, disk);
         if args.json {
-            return json(btrfs::object(&info, id, of_source(address)).with_context(read)?);
+            return json(btrfs::object(&info, id, object).with_context(read)?);
         }
+        let mut words = of_disk_file(disk);
         let shown = btrfs::show(&info, id, &mut words);
         // Output before an error may help to find it.
         print(&words)?;
@@ -238,7 +289,7 @@ fn show_btrfs(file: ImageRange, address: &Address, args: &Info) -> Result<()> {
     let totals = BtrfsInfo::usage_below(&tree, path);
     let totals = totals.with_context(|| format!("{}: {}", read(), text::of_name(path)))?;
     if args.json {
-        let object = of_source(address).text("format", "btrfs");
+        let object = of_source(address, disk).text("format", "btrfs");
         let object = object.name("path", path);
         return json(object.object("usage", usage::of_totals(&totals)));
     }

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use restow::{Address, ImageAt, OpenOptions, Platform, SourceTree};
+use restow::{Address, DiskFile, ImageAt, OpenOptions, Platform, SourceTree};
 
 use super::bytes::bytes;
 
@@ -28,6 +29,8 @@ oci:DIR, oci-archive:FILE and docker-archive:FILE are container images: their me
 those of the table of contents and of each file). \
 A name follows a colon if there are several, as in `oci:images:app`. Archives of `docker save`, `podman save` and skopeo are \
 recognised by their content; `app.tar:/` is the archive itself.
+
+An image, or the disk with the partition that --image-at names, can be in a disk file of a virtual machine: qcow2, VMDK, VHDX or VHD.
 
 overlay:LOWER:UPPER is the tree that a mount of overlayfs shows of these layers, the lowest first; each is a source, with `\\:` \
 for a colon. overlay,userxattr:LOWER:UPPER is for mounts with that option.";
@@ -122,6 +125,13 @@ pub(crate) struct ImageFileArgs {
         help_heading = "Image sources"
     )]
     pub(crate) image_at: Option<ImageAt>,
+
+    /// Read this file behind a disk file (qcow2), in place of the one that it names (repeatable:
+    /// the file behind that)
+    ///
+    /// A name in a disk file is followed only to a regular file in or below its directory.
+    #[arg(long, value_name = "FILE", help_heading = "Image sources")]
+    pub(crate) backing: Vec<PathBuf>,
 }
 
 pub(crate) fn image_at(words: &str) -> Result<ImageAt> {
@@ -199,6 +209,7 @@ impl SourceArgs {
             if source.container_image().is_none() {
                 self.refuse_platform()?;
             }
+            self.file.refuse_backing(source.disk_file())?;
             if source.btrfs().is_none() {
                 if self.ignore_checksums {
                     bail!("not a btrfs image: option ignore_checksums does not apply");
@@ -239,6 +250,8 @@ impl SourceArgs {
         {
             self.refuse_platform()?;
         }
+        let disk_file = sources.iter().find_map(SourceTree::disk_file);
+        self.file.refuse_backing(disk_file)?;
         let both = addresses.iter().zip(&sources);
         let mut images = both
             .filter(|(_, source)| source.btrfs().is_some())
@@ -261,6 +274,7 @@ impl SourceArgs {
     fn refuse_options_of_files(&self) -> Result<()> {
         for (is_given, option) in [
             (self.file.image_at.is_some(), "--image-at"),
+            (!self.file.backing.is_empty(), "--backing"),
             (!self.base.is_empty(), "--base"),
             (self.ignore_zeros, "--ignore-zeros"),
         ] {
@@ -323,7 +337,19 @@ impl ImageFileArgs {
         let mut options = open_options();
         options.devices.clone_from(&self.device);
         options.image_at = self.image_at;
+        options.backing.clone_from(&self.backing);
         options
+    }
+
+    /// Refuses `--backing` where no source is a disk file.
+    ///
+    /// # Errors
+    /// The option is there.
+    pub(crate) fn refuse_backing(&self, disk_file: Option<&Arc<DiskFile>>) -> Result<()> {
+        if !self.backing.is_empty() && disk_file.is_none() {
+            bail!("not a disk file of a virtual machine: --backing does not apply");
+        }
+        Ok(())
     }
 
     /// Refuses `--device` where the image is neither a btrfs nor an EROFS image.

@@ -19,9 +19,9 @@ fn ok(dir: &TempDir, line: &str) -> (String, String) {
     (out, words)
 }
 
-/// A disk of 192 MiB with the partitions that `sfdisk` makes of a script, the second with SquashFS
-/// and the third with btrfs.
-fn disk(dir: &TempDir, label: &str, places: [u64; 3]) -> Option<()> {
+/// A disk of 192 MiB, `disk.img`, with the partitions that `sfdisk` makes of a script, the second
+/// with SquashFS and the third with btrfs.
+pub(super) fn disk(dir: &TempDir, label: &str, places: [u64; 3]) -> Option<()> {
     let sfdisk = tool("sfdisk")?;
     fs::create_dir_all(dir.join("src")).unwrap();
     fs::write(dir.join("src/file"), "content").unwrap();

@@ -431,11 +431,8 @@ fn images_of_other_kinds_are_named() {
     let mount = "which restow does not read: mount it, and copy the directory";
     let qemu = "which restow does not read: `qemu-img convert -O raw` makes a raw image of it";
     for (at, magic, noun, way) in [
-        (0, &b"QFI\xfb"[..], "a qcow2 image", qemu),
-        (0, b"KDMV", "a VMDK image", qemu),
-        (64, b"\x7f\x10\xda\xbe", "a VDI image", qemu),
-        (0, b"vhdxfile", "a VHDX image", qemu),
-        (0, b"conectix", "a VHD image", qemu),
+        (64, &b"\x7f\x10\xda\xbe"[..], "a VDI image", qemu),
+        (0, b"# Disk DescriptorFile", "a VMDK descriptor", qemu),
         (0, b"LUKS\xba\xbe", "an encrypted LUKS volume", "cryptsetup"),
         (512, b"LABELONE", "a physical volume of LVM", "vgchange"),
         (0, b"XFSB", "an XFS image", mount),

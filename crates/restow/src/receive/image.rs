@@ -89,7 +89,7 @@ impl ImageReceiver {
         let stream = if options.stream.stops_at_end {
             first_stream(stream, &options.spool_dir).during(read)?
         } else {
-            let opened = Container::of(stream, None);
+            let opened = Container::of(stream, &OpenOptions::default());
             let opened = opened.during(|| format!("open {source}"))?;
             let Container::SendStream(stream) = opened else {
                 refuse!("{}: not a send stream", read());
@@ -452,7 +452,11 @@ impl ImageTarget {
 
 impl ExistingImage {
     fn open(path: &Path) -> Result<ExistingImage> {
-        let Container::Btrfs(file) = Container::open(path, None)? else {
+        let container = Container::open(path, &OpenOptions::default())?;
+        if let Some(disk) = container.disk_file() {
+            refuse!("{}: only raw images are received into", disk.noun());
+        }
+        let Container::Btrfs(file) = container else {
             refuse!("neither a directory nor a btrfs image");
         };
         let btrfs = file.open_btrfs(&OpenOptions::default())?;

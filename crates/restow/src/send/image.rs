@@ -267,7 +267,7 @@ impl OpenImages {
         if let Some((_, btrfs)) = self.0.iter().find(|(open, _)| is_same_file(open, path)) {
             return Ok(Arc::clone(btrfs));
         }
-        let file = match Container::open(path, None)? {
+        let file = match Container::open(path, &OpenOptions::default())? {
             Container::Btrfs(file) => file,
             Container::Directory(_) => {
                 refuse!("a directory, while the subvolume to send is in an image")

@@ -1,5 +1,6 @@
 //! The integration tests of `restow`. The tests of the command run most of the library, too.
 
 mod append;
+mod disk_files;
 mod examples;
 mod memory;
