@@ -305,7 +305,8 @@ impl ImageCheck<'_> {
                 let mut bytes = 0;
                 let mut findings = Vec::new();
                 for (cluster, file) in batch {
-                    match image.decode(cluster, content) {
+                    let decoded = image.decode(cluster, content);
+                    match decoded.and_then(|_| image.check_pages(cluster, content)) {
                         Ok(()) => bytes += cluster.len,
                         Err(error) if is_io(&error) => return Err(error),
                         Err(error) => findings.push((*file, error)),

@@ -28,7 +28,7 @@ use crate::superblock::incompat;
 /// Number of logical clusters that are parsed at once.
 const PART_CLUSTERS: u64 = 512;
 /// Steps back to the beginning of an extent, of up to 2,047 logical clusters each.
-const STEPS_MAX: u32 = 1 << 16;
+const STEPS_MAX: u64 = 1 << 16;
 
 impl Erofs {
     pub(crate) fn read_header(&self, inode: &Inode) -> Result<IndexHeader> {
@@ -151,8 +151,8 @@ impl Erofs {
             index,
             part: None,
         };
-        let (number, head) = entries.head(offset)?;
-        let from = (number << index.log2).saturating_add(head.offset.into());
+        let (number, head, steps) = entries.head(offset)?;
+        let mut from = (number << index.log2).saturating_add(head.offset.into());
         let mut next = number.saturating_add(1);
         let mut stored_blocks = None;
         let mut is_hole = head.is_hole;
@@ -164,6 +164,12 @@ impl Erofs {
             if next == number.saturating_add(1) && !entry.is_head() {
                 stored_blocks = entry.blocks;
                 is_hole |= entry.blocks == Some(0);
+                // Each part of a hole begins at its own entry: a hole can have any number of them.
+                let inside = offset >> index.log2;
+                if is_hole && inside > next && index.advise & ADVISE_FRAGMENT == 0 {
+                    (from, next) = (inside << index.log2, inside);
+                    continue;
+                }
             }
             let at = next << index.log2;
             if entry.is_head() {
@@ -173,14 +179,14 @@ impl Erofs {
             if back == 0 || back > next.saturating_sub(number) {
                 return corrupt("distance leads beyond the beginning of an extent", back);
             }
-            // A hole of any length is shown in parts.
-            if at.saturating_sub(from) > CONTENT_BYTES_MAX {
-                if is_hole && at > offset {
-                    break at;
-                }
-                if !is_hole {
-                    return Err(Error::Unsupported("an EROFS extent of more than 12 MiB"));
-                }
+            let len = at.saturating_sub(from);
+            if !is_hole && len > CONTENT_BYTES_MAX {
+                return Err(Error::Unsupported("an EROFS extent of more than 12 MiB"));
+            }
+            // A hole of any length is shown in parts, which are longer the more steps lead back.
+            let part = steps.saturating_mul(PART_CLUSTERS) << index.log2;
+            if is_hole && at > offset && len > part.max(CONTENT_BYTES_MAX) {
+                break at;
             }
             next = next.saturating_add(1);
         };
@@ -339,8 +345,9 @@ struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    /// The first logical cluster of the extent that covers `offset`, and its entry.
-    fn head(&mut self, offset: u64) -> Result<(u64, Cluster)> {
+    /// The first logical cluster of the extent that covers `offset`, its entry, and the number of
+    /// steps back to it.
+    fn head(&mut self, offset: u64) -> Result<(u64, Cluster, u64)> {
         let log2 = self.index.log2;
         let mut number = offset >> log2;
         let mut head = self.at(number)?;
@@ -359,7 +366,7 @@ impl Entries<'_> {
             head = self.at(number)?;
             steps = steps.saturating_add(1);
         }
-        Ok((number, head))
+        Ok((number, head, steps))
     }
 
     fn at(&mut self, number: u64) -> Result<Cluster> {

@@ -9,7 +9,9 @@
     )
 )]
 
-use codec::{Algorithm, Decoder, ZstdFrame};
+use std::io::Read;
+
+use codec::{Algorithm, Decoder, Wrapper, ZstdFrame};
 use tree::{Error, Result, to_u64, to_usize};
 
 use crate::image::{DecodedPiece, Erofs};
@@ -19,36 +21,45 @@ use crate::superblock::incompat;
 
 /// The longest content of a compressed extent of btrfs, and its largest window.
 const EXTENT_BYTES_MAX: u64 = 128 << 10;
+/// The header of a zlib stream with a window of 32 KiB.
+const ZLIB_HEADER: [u8; 2] = [0x78, 0x9c];
+/// The smallest page of Linux.
+const PAGE_BYTES: u64 = 4096;
+/// The header of a gzip file (RFC 1952) without a name.
+const GZIP_HEADER: &[u8] = &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 
 impl Erofs {
-    /// Calls `run` with the content of a cluster, from the cache if it is there.
+    /// Calls `run` with the content of a cluster, from the cache if it is there, and the length of
+    /// the whole content, of which the end may not be shown.
     pub(crate) fn with_cluster<T>(
         &self,
         cluster: &StoredCluster,
-        run: impl FnOnce(&[u8]) -> T,
+        run: impl FnOnce(&[u8], u64) -> T,
     ) -> Result<T> {
         let len = to_usize(cluster.len);
         // Clusters at one place can be shown in different lengths.
         let key = cluster.place.key() ^ cluster.len.rotate_left(40);
         let piece = self.pieces.find_or_make(key, len, |gone| {
             let mut content = gone.map(|gone| gone.content).unwrap_or_default();
-            self.decode(cluster, &mut content)?;
+            let content_len = self.decode(cluster, &mut content)?;
             Ok::<_, Error>(DecodedPiece {
                 cluster: *cluster,
                 content,
+                content_len,
             })
         })?;
         if piece.cluster == *cluster {
-            return Ok(run(&piece.content));
+            return Ok(run(&piece.content, piece.content_len));
         }
         // Another one has the same key by accident.
         let mut content = Vec::new();
-        self.decode(cluster, &mut content)?;
-        Ok(run(&content))
+        let content_len = self.decode(cluster, &mut content)?;
+        Ok(run(&content, content_len))
     }
 
-    /// Decodes as much of a cluster as is shown.
-    pub(crate) fn decode(&self, cluster: &StoredCluster, content: &mut Vec<u8>) -> Result<()> {
+    /// Decodes as much of a cluster as is shown. Returns the length of the whole content of zstd
+    /// and deflate; of the other codecs, that of the shown part.
+    pub(crate) fn decode(&self, cluster: &StoredCluster, content: &mut Vec<u8>) -> Result<u64> {
         content.clear();
         content.resize(to_usize(cluster.len), 0);
         self.with_decoder(|worker| {
@@ -112,15 +123,30 @@ impl Erofs {
     }
 
     /// Reads into `stored` the bytes of a cluster that a destination can take as they are: a zstd
-    /// frame, or an LZ4 block. Returns the algorithm and the length of the content; `None` if
-    /// the cluster has another codec, or if only a part of a content of unknown length is shown.
+    /// frame, an LZ4 block, or a deflate stream with the header of a zlib stream and room for its
+    /// checksum, which [`Erofs::put_checksum`] adds. Returns the algorithm and the length of
+    /// the content; `None` if the cluster has another codec, or if only a part of a content of
+    /// unknown length is shown.
     pub(crate) fn read_frame(
         &self,
         cluster: &StoredCluster,
         stored: &mut Vec<u8>,
     ) -> Result<Option<(Algorithm, u64)>> {
-        if !matches!(cluster.format, Format::Lz4 | Format::Zstd) {
-            return Ok(None);
+        match cluster.format {
+            Format::Lzma => return Ok(None),
+            Format::Deflate => {
+                self.read_data(cluster, stored)?;
+                stored.splice(..0, ZLIB_HEADER);
+                stored.extend([0; 4]);
+                // Decoding it alone tells how long the content is.
+                let len = if cluster.is_partial {
+                    self.with_cluster(cluster, |_, len| len)?
+                } else {
+                    cluster.len
+                };
+                return Ok(Some((Algorithm::Zlib, len)));
+            }
+            Format::Lz4 | Format::Zstd => {}
         }
         stored.clear();
         stored.resize(to_usize(cluster.stored_len), 0);
@@ -150,46 +176,111 @@ impl Erofs {
         Ok(content.map(|content| (algorithm, content)))
     }
 
+    /// Gives the zlib stream of a cluster the checksum of its content, behind its end.
+    pub(crate) fn put_checksum(
+        &self,
+        cluster: &StoredCluster,
+        content_len: u64,
+        stored: &mut [u8],
+    ) -> Result<()> {
+        let whole = StoredCluster {
+            len: content_len,
+            ..*cluster
+        };
+        let sum = self.with_cluster(&whole, |content, _| adler32(content))?;
+        let (header, room) = (ZLIB_HEADER.len(), 4);
+        let stream_end = stored.len().saturating_sub(room);
+        let is_whole = |end: usize| {
+            let stream = stored.get(header..end).unwrap_or_default();
+            self.with_decoder(|worker| {
+                let mut content = vec![0; to_usize(content_len)];
+                worker
+                    .decoder
+                    .decompress_deflate(&mut content, stream)
+                    .is_ok()
+            })
+        };
+        let mut end = stream_end;
+        if is_whole(end.saturating_sub(1)) {
+            let ends: Vec<usize> = (header..end).collect();
+            end = header.saturating_add(ends.partition_point(|&end| !is_whole(end)));
+        }
+        let (_, rest) = stored.split_at_mut(end);
+        rest.fill(0);
+        for (to, byte) in rest.iter_mut().zip(sum.to_be_bytes()) {
+            *to = byte;
+        }
+        Ok(())
+    }
+
+    /// Checks a decoded cluster as Linux reads it: it hands over one page of stored data at a time,
+    /// and takes the content for damaged if it is complete in a page before the one in which the
+    /// deflate stream ends, unless the mark says that the content goes on.
+    pub(crate) fn check_pages(&self, cluster: &StoredCluster, content: &mut [u8]) -> Result<()> {
+        if cluster.format != Format::Deflate || cluster.is_partial {
+            return Ok(());
+        }
+        self.with_decoder(|worker| {
+            let mut stored = vec![0; to_usize(cluster.stored_len)];
+            let (stream, _, at) = self.read_cluster(cluster, &mut stored)?;
+            let begin = at.saturating_add(cluster.stored_len.saturating_sub(to_u64(stream.len())));
+            let first = PAGE_BYTES.saturating_sub(begin % PAGE_BYTES);
+            let ends: Vec<usize> = (to_usize(first)..stream.len())
+                .step_by(to_usize(PAGE_BYTES))
+                .collect();
+            let Some((&last, (_, room))) = ends.last().zip(content.split_last_mut()) else {
+                return Ok(());
+            };
+            let mut decode = |content: &mut [u8], end: usize| {
+                let stream = stream.split_at(end).0;
+                worker.decoder.decompress_deflate(content, stream)
+            };
+            // Usually, the last byte of the content needs the last page.
+            if decode(room, last) != Err(codec::Error::DstSizeTooSmall) {
+                return Ok(());
+            }
+            // The last page that does not have the end, and the content without it.
+            let count = ends.partition_point(|&end| decode(content, end).is_err());
+            let Some(&end) = count.checked_sub(1).and_then(|index| ends.get(index)) else {
+                return Ok(());
+            };
+            let mut input = GZIP_HEADER.chain(stream.split_at(end).0);
+            let mut beginning = Vec::new();
+            // The end is missing.
+            let _ = Wrapper::Gzip.decompress(&mut input, &mut beginning);
+            if beginning.len() >= content.len() {
+                let what = "deflate stream ends in a page of its own, which Linux takes for damage";
+                return Err(Error::corrupt(what, at, to_u64(end)));
+            }
+            Ok(())
+        })
+    }
+
     fn decode_with(
         &self,
         decoder: &mut Decoder,
         cluster: &StoredCluster,
         stored: &mut [u8],
         content: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let (stored, is_padded, at) = self.read_cluster(cluster, stored)?;
         let of_codec = |error| Error::of_block(error, stored, at);
-        let short = |got: usize| {
-            let what = "cluster's content is shorter than its extent";
-            Err(Error::corrupt(what, at, to_u64(got)))
-        };
-        match cluster.format {
+        let wanted = content.len();
+        let len = match cluster.format {
             Format::Lz4 if cluster.is_partial || !is_padded => {
-                let len = lz4::decode_beginning(stored, content);
-                match len {
-                    Some(len) if len == content.len() => Ok(()),
-                    Some(len) => short(len),
-                    None => Err(Error::corrupt(
-                        "lz4 block of an erofs cluster is corrupt",
-                        at,
-                        0,
-                    )),
-                }
+                let what = "lz4 block of an erofs cluster is corrupt";
+                lz4::decode_beginning(stored, content).ok_or_else(|| Error::corrupt(what, at, 0))?
             }
             Format::Lz4 => {
                 let len = decoder.decompress(Algorithm::Lz4, content, stored);
-                match len.map_err(of_codec)? {
-                    len if len == content.len() => Ok(()),
-                    len => short(len),
-                }
+                len.map_err(of_codec)?
             }
             Format::Lzma => {
                 let dictionary = self.superblock.dictionary_bytes;
                 let result = decoder.decompress_micro_lzma(content, stored, dictionary);
-                result.map_err(of_codec)
+                result.map(|()| wanted).map_err(of_codec)?
             }
             Format::Deflate | Format::Zstd => {
-                let wanted = content.len();
                 let mut frame = stored;
                 if cluster.format == Format::Zstd
                     && let Some(header) = ZstdFrame::parse(stored, u64::MAX)
@@ -217,8 +308,32 @@ impl Erofs {
                     }
                 };
                 content.truncate(wanted);
-                if len < wanted { short(len) } else { Ok(()) }
+                if cluster.format == Format::Deflate && len > wanted && !cluster.is_partial {
+                    let what = "deflate cluster's content is longer than its extent";
+                    return Err(Error::corrupt(what, at, to_u64(len)));
+                }
+                len
             }
+        };
+        if len < wanted {
+            let what = "cluster's content is shorter than its extent";
+            return Err(Error::corrupt(what, at, to_u64(len)));
         }
+        Ok(to_u64(len))
     }
+}
+
+/// The checksum of a zlib stream (RFC 1950).
+fn adler32(content: &[u8]) -> u32 {
+    const MODULUS: u32 = 65_521;
+    let (mut low, mut high) = (1_u32, 0_u32);
+    // As many as cannot exceed 32 bits.
+    for part in content.chunks(5552) {
+        for &byte in part {
+            low = low.wrapping_add(byte.into());
+            high = high.wrapping_add(low);
+        }
+        (low, high) = (low % MODULUS, high % MODULUS);
+    }
+    high << 16 | low
 }

@@ -43,6 +43,7 @@ pub(crate) struct BlockDecoder {
 pub(crate) struct DecodedPiece {
     pub(crate) cluster: StoredCluster,
     pub(crate) content: Vec<u8>,
+    pub(crate) content_len: u64,
 }
 
 /// An EROFS image, open for reading.

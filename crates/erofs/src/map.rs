@@ -188,7 +188,7 @@ impl Erofs {
                 StoredPlace::Data { device, at } => self.read_stored(part, device, at)?,
                 StoredPlace::Meta(place) => self.read_meta(place, part)?,
             },
-            PieceKind::Cluster(cluster) => self.with_cluster(&cluster, |decoded| {
+            PieceKind::Cluster(cluster) => self.with_cluster(&cluster, |decoded, _| {
                 let skip = to_usize(skip);
                 // A piece is as long as the shown part of its cluster, or shorter at the end.
                 if let Some(shown) = decoded.get(skip..).and_then(|rest| rest.get(..part.len())) {

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use codec::Algorithm;
 use tree::{
     Checksum, DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino,
     Metadata, Result, Storage, Xattr, to_u64, with_metadata,
@@ -183,6 +184,9 @@ impl FileSystem for Erofs {
             && let Some((algorithm, _)) = self.read_frame(&cluster, stored)?
             && (algorithm, to_u64(stored.len())) == (encoding.algorithm, encoding.stored_len)
         {
+            if algorithm == Algorithm::Zlib {
+                self.put_checksum(&cluster, encoding.unencoded_len, stored)?;
+            }
             return Ok(None);
         }
         Err(Error::InvalidInput(

@@ -323,8 +323,14 @@ impl Superblock {
             if bit == 1 {
                 self.dictionary_bytes = u32_at(&settings, 2);
             }
-            let len = u64::from(u16_at(&settings, 0)).saturating_add(2);
-            self.end = self.end.saturating_add(len.next_multiple_of(4));
+            // As Linux reads it, 0 stands for 65,536.
+            let len = match u16_at(&settings, 0) {
+                0 => 1 << 16,
+                len => u64::from(len),
+            };
+            let end = self.end.saturating_add(2).saturating_add(len);
+            read_head(image, &mut [0], end.saturating_sub(1))?;
+            self.end = end.next_multiple_of(4);
         }
         Ok(())
     }

@@ -299,6 +299,31 @@ fn compressed_data_of_images_stays_as_it_is_stored() {
         let (_, words) = ok(&dir, &(line + " --recompress"));
         assert!(!words.contains("kept"), "{words}");
     }
+    // Deflate gets the frame of zlib, and loses it.
+    ok(
+        &dir,
+        "copy -q --overwrite --compress gzip --min-kernel 6.15 src x.erofs",
+    );
+    for (image, options) in [
+        ("x.sqfs", " --compress gzip"),
+        ("x.btrfs", " --compress zlib"),
+        ("x.stream", ""),
+        ("y.erofs", " --compress gzip --min-kernel 6.15"),
+    ] {
+        let line = format!("copy --overwrite{options} x.erofs {image}");
+        let (_, words) = ok(&dir, &line);
+        let (before, _) = words.split_once(" kept compressed").expect(&words);
+        let kept: u32 = before.rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(kept >= 9 && !words.contains("encoded again"), "{words}");
+        ok(&dir, &format!("diff --ignore mtime src {image}"));
+    }
+    if let Some(unsquashfs) = tool("unsquashfs") {
+        let mut command = unsquashfs.command();
+        run(command
+            .current_dir(dir.path())
+            .args("-q -n -d there x.sqfs".split(' ')));
+        ok(&dir, "diff --ignore mtime src there");
+    }
     // The codec of another image is no reason to encode again, but LZO is.
     ok(&dir, "copy -q --compress lzo src lzo.btrfs");
     let line = "copy --overwrite --min-kernel 6.15 lzo.btrfs x.erofs";

@@ -13,6 +13,8 @@ use crate::piece::CONTENT_BYTES_MAX;
 
 /// Number of files that one job digests.
 const BATCH_FILES: u32 = 64;
+/// The most bytes of holes of a file with a digest: no stored byte bounds the time that they take.
+const HOLE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes that are read or zeroed at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -23,6 +25,8 @@ struct DigestWorker {
     content: Vec<u8>,
     /// The packed unit that is in `content`, by its index.
     packed: Option<usize>,
+    /// Bytes of holes of the file.
+    hole_bytes: u64,
 }
 
 impl ImageWriter<'_> {
@@ -43,6 +47,7 @@ impl ImageWriter<'_> {
                 stored: Vec::new(),
                 content: Vec::new(),
                 packed: None,
+                hole_bytes: 0,
             },
             |worker, first| {
                 let files = first..count.min(first.saturating_add(BATCH_FILES));
@@ -68,7 +73,7 @@ impl ImageWriter<'_> {
 }
 
 impl DigestWorker {
-    /// The digest of a file; zeros for one that is not regular, or is left out.
+    /// The digest of a file; zeros for one that is not regular, is left out, or has large holes.
     fn digest(
         &mut self,
         output: &dyn ReadAt,
@@ -78,6 +83,7 @@ impl DigestWorker {
         if content.inventory.kind(file) != FileKind::Regular || !content.is_stored(file) {
             return Ok([0; 32]);
         }
+        self.hole_bytes = 0;
         let mut digest = Sha256::new();
         let size = content.inventory.size(file);
         match content.placed(file) {
@@ -121,6 +127,9 @@ impl DigestWorker {
                 let shown = self.content.get(begin..begin + size as usize);
                 digest.update(shown.ok_or(Error::Inconsistent("a small file has no unit"))?);
             }
+        }
+        if self.hole_bytes > HOLE_BYTES_MAX {
+            return Ok([0; 32]);
         }
         Ok(digest.finish())
     }
@@ -192,7 +201,8 @@ impl DigestWorker {
     }
 
     fn zeros(&mut self, mut len: u64, digest: &mut Sha256) {
-        while len > 0 {
+        self.hole_bytes = self.hole_bytes.saturating_add(len);
+        while len > 0 && self.hole_bytes <= HOLE_BYTES_MAX {
             self.stored.clear();
             self.stored.resize(len.min(BUFFER_BYTES as u64) as usize, 0);
             digest.update(&self.stored);

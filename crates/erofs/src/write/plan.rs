@@ -179,7 +179,15 @@ impl<I: Iterator<Item = FileId>> DataJobs<'_, I> {
         };
         let extent = self.inventory.extents(file).next()?;
         let Some(extent) = extent.filter(|extent| extent.len == size) else {
-            return Ok(None);
+            if form == DataForm::Units || !keep.keeps_any(|| self.inventory.extents(file))? {
+                return Ok(None);
+            }
+            // Its parts are units of their own, and not in the packed inode.
+            let source = (self.inventory, self.options);
+            let mut open = FileJobs::new(source, file, DataForm::Units, self.keep);
+            let first = open.next();
+            self.open = Some(open);
+            return Ok(first);
         };
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return Ok(None);
@@ -192,7 +200,11 @@ impl<I: Iterator<Item = FileId>> DataJobs<'_, I> {
         {
             return Ok(None);
         }
-        if !keep.can_keep(&encoding) {
+        if let Some(why) = keep.why_not(&encoding) {
+            // Once for all files that are parts of it.
+            if id.is_none_or(|id| self.fragments.insert(id)) {
+                keep.recoded(why);
+            }
             return Ok(None);
         }
         if let Some(id) = id {
@@ -424,18 +436,27 @@ impl Keep {
         }
     }
 
-    /// Whether stored data of this encoding may be a cluster.
-    fn can_keep(&self, encoding: &Encoding) -> bool {
-        let why = self.why_not(encoding);
-        why.map(|why| self.recoded(why)).is_none()
-    }
-
     /// Whether an extent is tried, which only its worker can decide.
     fn is_kept(&self, extent: &Extent) -> bool {
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return false;
         };
         encoding.unencoded_offset == 0 && self.why_not(&encoding).is_none()
+    }
+
+    /// Whether a small file has an extent to keep; otherwise counts those that are not kept.
+    fn keeps_any<'a>(&self, extents: impl Fn() -> Extents<'a>) -> Result<bool> {
+        let mut all = extents();
+        while let Some(extent) = all.next()? {
+            if self.is_kept(&extent) {
+                return Ok(true);
+            }
+        }
+        let mut all = extents();
+        while let Some(extent) = all.next()? {
+            self.count(&extent, extent.offset);
+        }
+        Ok(false)
     }
 
     /// Counts an extent that is not kept, if it is compressed, and the part of it begins there.

@@ -105,14 +105,17 @@ impl<'a> XattrTable<'a> {
         }
     }
 
-    /// Gives regular files their digests, by their numbers.
+    /// Gives regular files their digests, by their numbers; none to those whose digest is zeros.
     pub(crate) fn set_digests(&self, digests: RecordTable<8>) {
         // They are set once.
         let _ = self.digests.set(digests);
     }
 
     fn has_digest(&self, file: FileId) -> bool {
-        self.has_digests && self.inventory.kind(file) == FileKind::Regular
+        let is_missing = |digests: &RecordTable<8>| digests.get(file.0 as usize) == [0; 8];
+        self.has_digests
+            && self.inventory.kind(file) == FileKind::Regular
+            && !self.digests.get().is_some_and(is_missing)
     }
 
     /// Gives a file its attributes, sorted by name. Files come in ascending order.

@@ -31,8 +31,16 @@ impl Hand {
         hand.put(1024 + 12, &[block.ilog2() as u8]);
         hand.put(1024 + 40, &[1]);
         hand.put(1024 + 80, &incompat.to_le_bytes());
-        // All four codecs, without their settings.
         hand.put(1024 + 84, &[15]);
+        if incompat & 2 != 0 {
+            hand.put(1024 + 16, &[2]);
+            hand.put(1024 + 36, &[16]);
+            // The settings of lz4, lzma, deflate and zstd.
+            hand.put(1024 + 128, &[14, 0, 0xff, 0xff, 1]);
+            hand.put(1024 + 144, &[14, 0, 0, 0, 1]);
+            hand.put(1024 + 160, &[6, 0, 15]);
+            hand.put(1024 + 168, &[6, 0, 0, 7]);
+        }
         hand.inode(0, DIR, PLAIN, block as u64, 4);
         hand.directory(4, entries);
         hand
@@ -136,15 +144,6 @@ pub(crate) fn encode(settings: &Settings, content: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// The settings of lz4 and zstd, behind the superblock.
-fn put_settings(hand: &mut Hand) {
-    hand.put(1024 + 16, &[2]);
-    hand.put(1024 + 36, &[16]);
-    hand.put(1024 + 84, &[9]);
-    hand.put(1024 + 128, &[14, 0, 0xff, 0xff, 1]);
-    hand.put(1024 + 144, &[6, 0, 0, 7]);
-}
-
 /// One image of each rare form, with blocks of this size: of two logical clusters of text, two of
 /// nothing, one of noise, and a part of one of text.
 pub(crate) fn rare(block: usize) -> Vec<RareImage> {
@@ -180,7 +179,6 @@ pub(crate) fn rare(block: usize) -> Vec<RareImage> {
         let header = [pieces.len() as u8, 0, 0, 0, 1 | form << 1, 0, 0, 0];
         let mut hand = Hand::with_blocks(block, 0x83, &with_file());
         put_index(&mut hand, size, header, &[]);
-        put_settings(&mut hand);
         let record_bytes = 4 << form;
         let mut place = (hand.at(10) + 8).next_multiple_of(record_bytes);
         // Not at the beginning of a block.
@@ -227,7 +225,6 @@ pub(crate) fn rare(block: usize) -> Vec<RareImage> {
         let advise = if is_count { 6 } else { 0 };
         let mut hand = Hand::with_blocks(block, 3, &with_file());
         put_index(&mut hand, size, [0, 0, 0, 0, advise, 0, 0, 0], &index);
-        put_settings(&mut hand);
         let second = encode(&Settings::Lz4, content[1]);
         let zeros = encode(&Settings::Lz4, &vec![0; block]);
         for (number, stored) in (5..).zip([&lz4, &second, &zeros, &noise, &tail]) {

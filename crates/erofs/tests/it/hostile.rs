@@ -11,7 +11,7 @@ use tree::{
     Parallel,
 };
 
-use crate::create::small_images;
+use crate::create::{small_images, text};
 use crate::hand::{
     BLOCK, CHUNKS, COMPACT, DIR, FIFO, FILE, FULL, Hand, PLAIN, encode, rare, with_file,
     with_index, with_records,
@@ -238,6 +238,71 @@ fn a_cluster_is_shown_whole_with_two_lengths() {
     ] {
         image(12_288, &records).assert_finds("lz4 block is corrupt or too long");
     }
+}
+
+/// An image with a file of `size` bytes that a deflate stream of 30,000 bytes shows. The last
+/// `behind` bytes of the stream are in a page of their own, with `after` zeros behind them.
+pub(crate) fn with_deflate((behind, after): (usize, u32), is_partial: bool, size: u64) -> Vec<u8> {
+    let zlib = encode(&Settings::Zlib { level: 6 }, &text(35, 30_000));
+    let stream = &zlib[2..zlib.len() - 4];
+    let at = 11 * BLOCK + behind - stream.len();
+    let length = (3 << 28 | u32::from(is_partial) << 27) + stream.len() as u32 + after;
+    let mut hand = with_records(size, &[[length, at as u32, 0]]);
+    hand.put(at, stream);
+    hand.0
+}
+
+#[test]
+fn a_deflate_stream_ends_in_a_page_of_its_own() {
+    for (place, is_partial, size, words) in [
+        ((1, 0), false, 30_000, "ends in a page of its own"),
+        ((1, 5000), false, 30_000, "ends in a page of its own"),
+        ((1, 0), true, 30_000, ""),
+        ((100, 0), false, 30_000, ""),
+        ((BLOCK, 4), false, 30_000, ""),
+        ((100, 0), false, 29_999, "content is longer than its extent"),
+        ((100, 0), true, 29_999, ""),
+    ] {
+        let found = findings(&open(with_deflate(place, is_partial, size)).unwrap());
+        assert_eq!(found.is_empty(), words.is_empty(), "{place:?}: {found}");
+        assert!(found.contains(words), "{place:?}: {found}");
+    }
+}
+
+/// Without settings, a codec's length of 0 stands for 65,536 bytes, as in Linux.
+#[test]
+fn settings_have_no_length() {
+    let mut hand = with_records(5000, &[[5000, 5 * BLOCK as u32, 0]]);
+    hand.put(1024 + 160, &[0]);
+    hand.assert_finds("ends before the tables of its superblock");
+}
+
+/// Each part of a hole begins at its own entry of the index: not all before it are read again.
+#[test]
+fn a_hole_has_many_entries() {
+    let mut index = vec![[1, 0x40, 0, 0, 7, 0, 0, 0]];
+    index.resize(1 << 18, [2, 0, 0, 0, 1, 0, 0, 0]);
+    for (number, entry) in index.iter_mut().enumerate().skip(1) {
+        entry[4..6].copy_from_slice(&(number.min(2047) as u16).to_le_bytes());
+    }
+    // Behind the directory.
+    let mut hand = Hand::new(3, &[(".", 0, 2), ("..", 0, 2), ("file", 512, 1)]);
+    hand.0.resize(BLOCK * 1024, 0);
+    hand.inode(512, FILE, FULL, (BLOCK as u64) << 18, 0);
+    hand.put(hand.at(514) + 16, &index.concat());
+    let reads = Arc::new(AtomicU64::new(0));
+    let image = Box::new(CountedBytes(hand.0, Arc::clone(&reads)));
+    let image = Erofs::open(vec![image]).unwrap();
+    assert_eq!(findings(&image), "");
+    let extents = image.extents(Ino(512), 0).unwrap();
+    let mut at = 0;
+    for extent in extents {
+        assert_eq!((extent.offset, extent.kind), (at, ExtentKind::Hole));
+        at += extent.len;
+    }
+    assert_eq!(at, (BLOCK as u64) << 18);
+    let reads = reads.load(Ordering::Relaxed);
+    assert!(reads < 4000, "{reads}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use testkit::{FsType, MemoryFs, Mount, Rng, TempDir};
 use tree::{Encoding, Extent, ExtentId, ExtentKind, FileSystem, HostDir, Ino};
 
 use crate::create::{make, manifest, read_randomly, text};
+use crate::hand::encode;
 use crate::vectors::{findings, open};
 
 const UNIT: usize = 128 << 10;
@@ -154,7 +155,57 @@ fn stored_data_is_kept_and_the_rest_counted() {
     assert_eq!(findings(&shorter), "");
     // Whole files are kept again, and those in the packed inode are encoded.
     let (_, summary) = make(&opened, &options(), 2).unwrap();
-    assert_eq!(summary.image.kept.count, 3, "{summary:?}");
+    assert_eq!(summary.image.kept.count, 4, "{summary:?}");
+}
+
+/// Of a small file in several extents, those are kept that can be; others are counted, once for all
+/// files that are parts of one.
+#[test]
+fn small_files_have_several_extents() {
+    let mut source = Source {
+        fs: MemoryFs::new(),
+        next: 0,
+    };
+    let (zstd, lzo) = (Settings::Zstd { level: 3 }, Settings::Lzo);
+    let first = text(1, 61_440);
+    for (name, settings) in [("one of two", [zstd, lzo]), ("none of two", [lzo, lzo])] {
+        let second = text(name.len() as u64, 30_000);
+        let whole = [&first[..], &second].concat();
+        let root = source.fs.root();
+        let file = source.fs.add_file(root, name, &whole);
+        for (offset, content, settings) in
+            [(0, &first, settings[0]), (61_440, &second, settings[1])]
+        {
+            let stored = encode(&settings, content);
+            source.next += 1;
+            let encoding = Encoding {
+                algorithm: settings.algorithm(),
+                stored_len: stored.len() as u64,
+                unencoded_len: content.len() as u64,
+                unencoded_offset: 0,
+            };
+            let extent = Extent {
+                offset,
+                len: content.len() as u64,
+                kind: ExtentKind::Encoded(encoding),
+                id: Some(ExtentId(source.next)),
+            };
+            source.fs.add_encoded(file, extent, &stored);
+        }
+    }
+    let stored = encode(&lzo, &first);
+    for part in 0..3 {
+        let name = format!("part {part}");
+        source.add_stored((&name, lzo), &first, (part * 5000, 5000), &stored);
+        source.next -= 1;
+    }
+    let (image, summary) = make(&source.fs, &options(), 2).unwrap();
+    assert_eq!(summary.image.kept.count, 1, "{summary:?}");
+    let recoded: Vec<u64> = summary.recoded.into_values().collect();
+    assert_eq!(recoded, [4]);
+    let opened = open(image).unwrap();
+    assert_eq!(findings(&opened), "");
+    assert!(manifest(&opened) == manifest(&source.fs));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use tree::manifest::Manifest;
 use tree::{Aspects, HostDir};
 
 use crate::hand::{RareImage, rare};
-use crate::vectors::{IMAGES, path};
+use crate::hostile::with_deflate;
+use crate::vectors::{IMAGES, findings, open, path};
 
 #[test]
 #[ignore = "needs root"]
@@ -42,5 +43,28 @@ fn linux_shows_forms_that_no_mkfs_makes() {
         let is = fs::read(mount.path().join("file")).unwrap();
         assert!(is == content, "{name}");
         mount.unmount();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn linux_refuses_deflate_as_the_check_does() {
+    let dir = TempDir::new();
+    let path = dir.join("image");
+    let ends = (1..6).chain([100]).map(|behind| (behind, 0));
+    for place in ends.chain([(1, 5000), (4096, 4)]) {
+        for (is_partial, size) in [(false, 30_000), (true, 30_000), (false, 29_999)] {
+            let image = with_deflate(place, is_partial, size);
+            fs::write(&path, &image).unwrap();
+            let mount = Mount::read_only(&path, FsType::Erofs);
+            let is = fs::read(mount.path().join("file"));
+            mount.unmount();
+            let found = findings(&open(image).unwrap());
+            assert_eq!(
+                is.is_ok(),
+                found.is_empty(),
+                "{place:?} {is_partial}: {found}"
+            );
+        }
     }
 }
