@@ -14,6 +14,7 @@ module_param(method, charp, 0444);
 MODULE_PARM_DESC(method, "zstd, zlib, or none to only count");
 static int level = 3;
 module_param(level, int, 0444);
+MODULE_PARM_DESC(level, "the codec's level; to decompress, the one whose largest window must fit");
 static unsigned long workspace_size;
 module_param(workspace_size, ulong, 0444);
 MODULE_PARM_DESC(workspace_size, "bytes of memory to request, 0 for as many as the level needs");

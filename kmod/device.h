@@ -7,7 +7,8 @@
 #include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/module.h>
-#include <linux/sched.h>
+#include <linux/mutex.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/version.h>
@@ -24,11 +25,13 @@ struct taker {
 
 static int major;
 module_param(major, int, 0444);
-MODULE_PARM_DESC(major, "the device's major number, for mknod (result)");
+MODULE_PARM_DESC(major, "the device's major number, for mknod; 0 for one that is free");
 static unsigned long long uncompressed_len;
 module_param(uncompressed_len, ullong, 0444);
+MODULE_PARM_DESC(uncompressed_len, "bytes of the last file's content (result)");
 static unsigned long long compressed_len;
 module_param(compressed_len, ullong, 0444);
+MODULE_PARM_DESC(compressed_len, "bytes of the last file, compressed (result)");
 static int error;
 module_param(error, int, 0444);
 MODULE_PARM_DESC(error, "what the last file came to: 0 or a negative errno (result)");
@@ -40,52 +43,64 @@ MODULE_PARM_DESC(digest, "hash of the last file's output (result)");
 static unsigned int piece = 4096;
 static u8 *input;
 static unsigned long opened;
+/* Threads, and processes with the same open file, write at the same time. */
+static DEFINE_MUTEX(taking);
 static struct class *device_class;
 static const struct taker *taker;
 
 static int device_open(struct inode *inode, struct file *file)
 {
-	if (test_and_set_bit(0, &opened))
+	if (test_and_set_bit_lock(0, &opened))
 		return -EBUSY;
 	uncompressed_len = 0;
 	compressed_len = 0;
 	digest[0] = 0;
 	error = taker->begin();
 	if (error)
-		clear_bit(0, &opened);
+		clear_bit_unlock(0, &opened);
 	return error;
 }
 
 static ssize_t device_write(struct file *file, const char __user *bytes, size_t size, loff_t *at)
 {
 	size_t done = 0;
+	ssize_t result;
 
+	if (mutex_lock_interruptible(&taking))
+		return -ERESTARTSYS;
 	/* After an error only another file will do. */
-	if (error)
-		return error;
-	while (done < size) {
+	result = error;
+	while (!result && done < size) {
 		size_t length = min_t(size_t, size - done, piece);
 
-		if (copy_from_user(input, bytes + done, length))
-			return -EFAULT;
-		error = taker->take(length);
-		if (error)
-			return error;
-		done += length;
-		cond_resched();
+		if (signal_pending(current)) {
+			result = -ERESTARTSYS;
+		} else if (copy_from_user(input, bytes + done, length)) {
+			result = -EFAULT;
+		} else {
+			error = taker->take(length);
+			result = error;
+			if (!error)
+				done += length;
+			cond_resched();
+		}
 	}
-	return done;
+	mutex_unlock(&taking);
+	return done ?: result;
 }
 
 static int device_release(struct inode *inode, struct file *file)
 {
-	int result = taker->finish(!error);
+	int result;
 
+	mutex_lock(&taking);
+	result = taker->finish(!error);
 	if (!error)
 		error = result;
 	pr_info("uncompressed_len: %llu, compressed_len: %llu, digest: %s, error: %d\n", uncompressed_len, compressed_len,
 		digest, error);
-	clear_bit(0, &opened);
+	mutex_unlock(&taking);
+	clear_bit_unlock(0, &opened);
 	return 0;
 }
 
@@ -100,23 +115,28 @@ static const struct file_operations device_operations = {
 static int device_start(const struct taker *of)
 {
 	struct device *device;
+	int result;
 
 	taker = of;
 	input = kmalloc(piece, GFP_KERNEL);
 	if (!input)
 		return -ENOMEM;
-	major = register_chrdev(0, KBUILD_MODNAME, &device_operations);
-	if (major < 0)
+	/* 0 for the number that was asked for, or the one that was free. */
+	result = register_chrdev(major, KBUILD_MODNAME, &device_operations);
+	if (result < 0)
 		goto free;
+	major = major ?: result;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
 	device_class = class_create(KBUILD_MODNAME);
 #else
 	device_class = class_create(THIS_MODULE, KBUILD_MODNAME);
 #endif
-	if (IS_ERR(device_class))
+	result = PTR_ERR_OR_ZERO(device_class);
+	if (result)
 		goto unregister;
 	device = device_create(device_class, NULL, MKDEV(major, 0), NULL, KBUILD_MODNAME);
-	if (IS_ERR(device))
+	result = PTR_ERR_OR_ZERO(device);
+	if (result)
 		goto destroy;
 	pr_info("/dev/" KBUILD_MODNAME ": mknod " KBUILD_MODNAME " c %d 0\n", major);
 	return 0;
@@ -127,7 +147,7 @@ unregister:
 	unregister_chrdev(major, KBUILD_MODNAME);
 free:
 	kfree(input);
-	return -ENOMEM;
+	return result;
 }
 
 static void device_end(void)

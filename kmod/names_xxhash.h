@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The functions of xxhash.ko: the names of <linux/xxhash.h>, and those they are exported under. */
+/* The functions of restow_xxhash.ko: the names of <linux/xxhash.h>, and those they are exported under. */
 #define xxh32 restow_xxh32
 #define xxh32_copy_state restow_xxh32_copy_state
 #define xxh32_digest restow_xxh32_digest

@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The functions of zstd_compress.ko: the names of <linux/zstd.h>, and those they are exported under. */
+/* The functions of restow_zstd_compress.ko: the names of <linux/zstd.h>, and those they are exported under. */
+#define zstd_cctx_set_param restow_zstd_cctx_set_param
 #define zstd_cctx_workspace_bound restow_zstd_cctx_workspace_bound
+#define zstd_cctx_workspace_bound_with_ext_seq_prod restow_zstd_cctx_workspace_bound_with_ext_seq_prod
 #define zstd_compress_bound restow_zstd_compress_bound
 #define zstd_compress_cctx restow_zstd_compress_cctx
+#define zstd_compress_sequences_and_literals restow_zstd_compress_sequences_and_literals
 #define zstd_compress_stream restow_zstd_compress_stream
+#define zstd_compress_using_cdict restow_zstd_compress_using_cdict
+#define zstd_create_cctx_advanced restow_zstd_create_cctx_advanced
+#define zstd_create_cdict_byreference restow_zstd_create_cdict_byreference
 #define zstd_cstream_workspace_bound restow_zstd_cstream_workspace_bound
+#define zstd_cstream_workspace_bound_with_ext_seq_prod restow_zstd_cstream_workspace_bound_with_ext_seq_prod
+#define zstd_default_clevel restow_zstd_default_clevel
 #define zstd_end_stream restow_zstd_end_stream
 #define zstd_flush_stream restow_zstd_flush_stream
+#define zstd_free_cctx restow_zstd_free_cctx
+#define zstd_free_cdict restow_zstd_free_cdict
+#define zstd_get_cparams restow_zstd_get_cparams
 #define zstd_get_params restow_zstd_get_params
 #define zstd_init_cctx restow_zstd_init_cctx
 #define zstd_init_cstream restow_zstd_init_cstream
 #define zstd_max_clevel restow_zstd_max_clevel
 #define zstd_min_clevel restow_zstd_min_clevel
+#define zstd_register_sequence_producer restow_zstd_register_sequence_producer
 #define zstd_reset_cstream restow_zstd_reset_cstream

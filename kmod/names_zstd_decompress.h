@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The functions of zstd_decompress.ko: the names of <linux/zstd.h>, and those they are exported under. */
+/* The functions of restow_zstd_decompress.ko: the names of <linux/zstd.h>, and those they are exported under. */
+#define zstd_create_dctx_advanced restow_zstd_create_dctx_advanced
+#define zstd_create_ddict_byreference restow_zstd_create_ddict_byreference
 #define zstd_dctx_workspace_bound restow_zstd_dctx_workspace_bound
 #define zstd_decompress_dctx restow_zstd_decompress_dctx
 #define zstd_decompress_stream restow_zstd_decompress_stream
+#define zstd_decompress_using_ddict restow_zstd_decompress_using_ddict
 #define zstd_dstream_workspace_bound restow_zstd_dstream_workspace_bound
 #define zstd_find_frame_compressed_size restow_zstd_find_frame_compressed_size
+#define zstd_free_dctx restow_zstd_free_dctx
+#define zstd_free_ddict restow_zstd_free_ddict
 #define zstd_get_error_code restow_zstd_get_error_code
 #define zstd_get_error_name restow_zstd_get_error_name
 #define zstd_get_frame_header restow_zstd_get_frame_header

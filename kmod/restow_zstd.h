@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * <linux/zstd.h> with the functions of zstd_compress.ko and zstd_decompress.ko in place of the kernel's.
+ * <linux/zstd.h> with the functions of restow_zstd_compress.ko and restow_zstd_decompress.ko in place of the kernel's.
  *
  * Included before <linux/zstd.h>, or by the compiler's option -include, it sends all calls of a source file to those modules.
  */

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* xxhash.ko: XXH32 and XXH64. */
+/* restow_xxhash.ko: XXH32 and XXH64. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include "restow_xxhash.h"
 #include <linux/errno.h>
+#include <linux/export.h>
 #include <linux/module.h>
 #include "exports_xxhash.h"
 #include "panic.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* zstd_compress.ko: the half of <linux/zstd.h> that compresses. */
+/* restow_zstd_compress.ko: the half of <linux/zstd.h> that compresses. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include "restow_zstd.h"
 #include <linux/errno.h>
+#include <linux/export.h>
 #include <linux/module.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>

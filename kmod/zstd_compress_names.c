@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* The functions of zstd_compress.ko under the kernel's names as well, for a kernel that has no such functions. */
+/* The functions of restow_zstd_compress.ko under the kernel's names as well: RESTOW_KERNEL_NAMES. */
+#include <linux/export.h>
 #include <linux/zstd.h>
 #include "exports_zstd_compress.h"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* zstd_decompress.ko: the half of <linux/zstd.h> that decompresses, and the meaning of its errors. */
+/* restow_zstd_decompress.ko: the half of <linux/zstd.h> that decompresses, and the meaning of its errors. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 /* Without the header restow_zstd.h, which has two of these functions inline. */
 #include "names_zstd_decompress.h"
 #include <linux/zstd.h>
 #include <linux/errno.h>
+#include <linux/export.h>
 #include <linux/module.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>

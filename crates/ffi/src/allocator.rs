@@ -1,6 +1,7 @@
 //! Contexts and dictionaries in memory that functions of the caller give.
 
 use core::ffi::c_void;
+use core::mem::MaybeUninit;
 
 use crate::memory::{place, with};
 
@@ -24,6 +25,8 @@ impl CustomMem {
     ///
     /// Memory that `alloc` returns has as many bytes as requested, which no other code uses until
     /// `free` gets it.
+    // Calls the caller's function, here alone, as the kernel modules' check of stacks wants it.
+    #[inline(never)]
     pub(crate) unsafe fn block(&self, size: usize) -> Option<AllocatedBytes> {
         let (alloc, _) = self.alloc.zip(self.free)?;
         // SAFETY: these are the arguments that it is declared with.
@@ -51,7 +54,7 @@ impl AllocatedBytes {
     /// No other code uses the block while the results are used.
     pub(crate) unsafe fn place<T>(
         &self,
-    ) -> Option<(&'static mut core::mem::MaybeUninit<T>, &'static mut [u8])> {
+    ) -> Option<(&'static mut MaybeUninit<T>, &'static mut [u8])> {
         // SAFETY: the memory has this size, and the caller promises the rest.
         unsafe { place(self.start, self.size) }
     }
@@ -61,6 +64,7 @@ impl AllocatedBytes {
     /// # Safety
     ///
     /// Nothing in the block is used any more.
+    #[inline(never)]
     pub(crate) unsafe fn free(self) {
         if let Some(free) = self.owner.free {
             // SAFETY: these are the arguments that it is declared with; `alloc` gave the block, and
@@ -90,8 +94,8 @@ impl AllocatedBytes {
     }
 }
 
-/// A `T` at the start of a block of its own, with `bytes` of memory behind it, made by `make` of
-/// the block and that memory.
+/// A `T` at the start of a block of its own, with `bytes` of memory behind it, made by `make` at
+/// its place and of that memory.
 ///
 /// # Safety
 ///
@@ -99,15 +103,14 @@ impl AllocatedBytes {
 pub(crate) unsafe fn create<T>(
     custom: &CustomMem,
     bytes: usize,
-    make: impl FnOnce(&'static mut [u8]) -> Option<T>,
+    make: impl FnOnce(&'static mut MaybeUninit<T>, &'static mut [u8]) -> Option<&'static mut T>,
     owner: impl FnOnce(&mut T, AllocatedBytes),
 ) -> Option<&'static mut T> {
     // SAFETY: the caller promises it.
     let block = unsafe { custom.block(with::<T>(bytes)) }?;
     // SAFETY: it was just given.
     let placed = unsafe { block.place::<T>() };
-    let made = placed.and_then(|(place, memory)| Some(place.write(make(memory)?)));
-    match made {
+    match placed.and_then(|(place, memory)| make(place, memory)) {
         Some(made) => {
             owner(made, block);
             Some(made)

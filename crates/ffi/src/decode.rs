@@ -1,6 +1,8 @@
 //! Contexts that decode.
 
 use core::ffi::c_void;
+#[cfg(feature = "allocator")]
+use core::mem::MaybeUninit;
 
 #[cfg(feature = "legacy")]
 use zstd::PieceDecoder;
@@ -14,6 +16,9 @@ use crate::buffers::{InBuffer, OutBuffer};
 use crate::failure::Failure;
 use crate::memory::{ContextMemory, place, with};
 
+/// A caller that makes so many calls in a row without effect would go on for ever.
+const IDLE_CALLS_MAX: u8 = 16;
+
 /// A context that decodes: frames in one call, or a stream.
 ///
 /// `zstd_dctx` and `zstd_dstream`, `ZSTD_DCtx` and `ZSTD_DStream`. It lies at the start of the
@@ -21,6 +26,8 @@ use crate::memory::{ContextMemory, place, with};
 pub struct DCtx {
     memory: ContextMemory,
     coder: Coder,
+    /// Calls in a row within a frame that took and gave nothing, up to the maximum.
+    idle_calls: u8,
     /// That of a context that was not made in a workspace.
     #[cfg(feature = "allocator")]
     block: Option<AllocatedBytes>,
@@ -72,6 +79,7 @@ impl DCtx {
         Some(place.write(DCtx {
             memory: ContextMemory::new(memory),
             coder: Coder::Nothing,
+            idle_calls: 0,
             #[cfg(feature = "allocator")]
             block: None,
         }))
@@ -84,12 +92,13 @@ impl DCtx {
     /// As for [`CustomMem::block`].
     #[cfg(feature = "allocator")]
     pub(crate) unsafe fn create(custom: &CustomMem) -> Option<&'static mut DCtx> {
-        let make = |memory| {
-            Some(DCtx {
+        let make = |place: &'static mut MaybeUninit<DCtx>, memory| {
+            Some(place.write(DCtx {
                 memory: ContextMemory::new(memory),
                 coder: Coder::Nothing,
+                idle_calls: 0,
                 block: None,
-            })
+            }))
         };
         let own = |made: &mut DCtx, block| made.block = Some(block);
         // SAFETY: the caller promises it.
@@ -151,6 +160,7 @@ impl DCtx {
     /// Begins another frame, abandoning this one if it is incomplete.
     pub(crate) fn reset(&mut self) -> Result<(), Failure> {
         self.stream()?.reset();
+        self.idle_calls = 0;
         Ok(())
     }
 
@@ -173,11 +183,26 @@ impl DCtx {
         let progress = decoder.step(given, room)?;
         input.pos += progress.read;
         output.pos += progress.written;
+        let is_idle = progress.read + progress.written == 0 && !decoder.is_before_header();
+        self.idle_calls = if is_idle {
+            IDLE_CALLS_MAX.min(self.idle_calls + 1)
+        } else {
+            0
+        };
         Ok(match progress.status {
             Status::Done => 0,
             Status::Input { hint } => hint.max(1),
             Status::Output => 1,
         })
+    }
+
+    /// An error if the last of many calls in a row made no progress, until a call makes progress.
+    pub(crate) fn check_progress(&self, output: &OutBuffer) -> Result<(), Failure> {
+        match (self.idle_calls < IDLE_CALLS_MAX, output.pos == output.size) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Failure::OutputFull),
+            (false, false) => Err(Failure::InputEmpty),
+        }
     }
 
     /// Bytes of memory.

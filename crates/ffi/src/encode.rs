@@ -1,6 +1,8 @@
 //! Contexts that encode.
 
 use core::ffi::c_void;
+#[cfg(feature = "allocator")]
+use core::mem::MaybeUninit;
 
 use zstd::{Compressor, EncodeProgress, Encoder, Finish, Params, stream_workspace_size};
 
@@ -50,6 +52,21 @@ struct StreamEncoder {
     is_over: bool,
 }
 
+/// A size in the C interfaces, where 0 and the largest number stand for an unknown one.
+pub(crate) fn known(size: u64) -> Option<u64> {
+    (size > 0 && size < u64::MAX).then_some(size)
+}
+
+/// The parameters of a frame of `size` bytes in one call. Where the header does not tell the size,
+/// the window is what a decoder needs memory for.
+pub(crate) fn of_whole(params: Params, size: usize) -> Params {
+    if params.content_size {
+        return params;
+    }
+    let needed = usize::BITS - size.saturating_sub(1).leading_zeros();
+    params.with_window_log_max(needed as u8)
+}
+
 impl CCtx {
     /// Bytes of workspace for a context with `bytes` of memory.
     pub(crate) const fn with(bytes: usize) -> usize {
@@ -86,13 +103,13 @@ impl CCtx {
     /// As for [`CustomMem::block`].
     #[cfg(feature = "allocator")]
     pub(crate) unsafe fn create(custom: &CustomMem) -> Option<&'static mut CCtx> {
-        let make = |memory| {
-            Some(CCtx {
+        let make = |place: &'static mut MaybeUninit<CCtx>, memory| {
+            Some(place.write(CCtx {
                 memory: ContextMemory::new(memory),
                 coder: Coder::Nothing,
                 has_producer: false,
                 owned: None,
-            })
+            }))
         };
         let own = |made: &mut CCtx, context| {
             let memory = None;
@@ -212,10 +229,10 @@ impl CCtx {
         }
     }
 
-    /// Begins another frame. 0 stands for an unknown size.
+    /// Begins another frame, of a size that may be unknown.
     pub(crate) fn reset(&mut self, pledged: u64) -> Result<(), Failure> {
         self.stream()?.is_over = false;
-        self.encoder()?.reset((pledged > 0).then_some(pledged));
+        self.encoder()?.reset(known(pledged));
         Ok(())
     }
 
@@ -278,7 +295,7 @@ impl CCtx {
         };
         let encoder = self.begin(params)?;
         encoder.copy_from(original)?;
-        encoder.reset((pledged > 0).then_some(pledged));
+        encoder.reset(known(pledged));
         Ok(())
     }
 }

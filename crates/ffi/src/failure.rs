@@ -12,6 +12,10 @@ pub(crate) enum Failure {
     InitMissing,
     /// The context lies in a workspace, and is not to be freed.
     NotOwned,
+    /// Many calls in a row had no room for output.
+    OutputFull,
+    /// Many calls in a row had no input.
+    InputEmpty,
     /// Something was asked for that is not there.
     Unsupported,
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::build::{Modules, files};
 use super::initramfs::Initramfs;
+use super::install::installed;
 use super::machine::Machine;
 use super::packages::out_folder;
 use crate::command::{cargo, output_of};
@@ -63,6 +64,8 @@ fn archive(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
     for name in ["zst", "good", "bad"] {
         archive.host_files(name, &folder.join(name))?;
     }
+    installed(modules, folder)?.add_to(&mut archive)?;
+    archive.host_file("bin/writers", &writers(folder)?)?;
     archive.folder("m");
     for (file, path) in files(&modules.folder)? {
         if !file.ends_with(".ko") {
@@ -73,6 +76,18 @@ fn archive(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
     let path = folder.join("initramfs.cpio");
     fs::write(&path, archive.finish()).map_err(failed)?;
     Ok(path)
+}
+
+/// The program that writes from threads and processes at the same time.
+fn writers(folder: &Path) -> Result<PathBuf, String> {
+    let program = folder.join("writers");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-Werror", "-static", "-pthread", "-o"]);
+    output_of(
+        cc.arg(&program)
+            .arg(root().join("xtask/src/kmod/writers.c")),
+    )?;
+    Ok(program)
 }
 
 /// The program that does in user space what the devices do.

@@ -54,14 +54,19 @@ pub(super) fn built(series: Option<&str>, then: impl FnOnce(&Modules) -> Outcome
 /// Builds what is not up to date.
 fn build(kernel: Kernel) -> Result<Modules, String> {
     let folder = out_folder().join(format!("modules-{}", kernel.release));
+    run_quietly(&mut make_of(&kernel, &folder))?;
+    Ok(Modules { kernel, folder })
+}
+
+/// `make` of the modules for a kernel, in a folder.
+pub(super) fn make_of(kernel: &Kernel, folder: &Path) -> Command {
     let mut command = make(&root().join("kmod"));
     command
         .arg(format!("KDIR={}", kernel.headers.display()))
         .arg(format!("OUT={}", out_folder().display()))
         .arg(format!("MODULES={}", folder.display()))
         .arg(format!("RUSTC={}", tools::rustc().display()));
-    run_quietly(&mut command)?;
-    Ok(Modules { kernel, folder })
+    command
 }
 
 /// `make` in a folder, with as many jobs as there are processors.

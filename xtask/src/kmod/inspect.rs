@@ -37,13 +37,13 @@ const GATES: &[Gate] = &[
     Gate {
         module: "zstd_compress",
         text_max: 220_000,
-        frame_max: 512,
+        frame_max: 768,
         chain_max: 3072,
         panics_max: 306,
     },
     Gate {
         module: "zstd_decompress",
-        text_max: 60_000,
+        text_max: 63_000,
         frame_max: 399,
         chain_max: 2559,
         panics_max: 0,
@@ -60,6 +60,12 @@ const TAKEN: &[&str] = &[
     "restow_panic",
 ];
 
+/// What calls the functions of the caller that give memory and take it back.
+const CALLERS: &[&str] = &[
+    "allocator::CustomMem>::block",
+    "allocator::AllocatedBytes>::free",
+];
+
 /// The modules of C alone, whose instructions are looked at as well.
 const DEVICES: &[&str] = &["xxhash_test", "zstd_compress_test", "zstd_decompress_test"];
 
@@ -71,20 +77,60 @@ pub(super) fn inspect(modules: &Modules) -> Outcome {
         modules.kernel.release, modules.kernel.version
     );
     println!("module               text  largest frame  deepest chain  panics");
-    let names = GATES
-        .iter()
-        .map(|gate| gate.module)
-        .chain(DEVICES.iter().copied());
+    let codecs = GATES.iter().map(|gate| format!("restow_{}", gate.module));
+    let names = codecs.chain(DEVICES.iter().map(|name| (*name).to_owned()));
     for name in names {
         let of_it = instructions(&modules.folder.join(format!("{name}.ko")));
-        outcome.add(verdict(name, of_it));
+        outcome.add(verdict(&name, of_it));
     }
+    outcome.add(verdict("exports", missing_functions(modules)));
     for gate in GATES {
         let object = modules.folder.join(format!("{}_rust.o", gate.module));
         outcome.add(verdict(gate.module, taken(&object)));
         outcome.add(verdict(gate.module, stack(gate, &object)));
     }
     outcome
+}
+
+/// What the headers of the kernel declare and no module exports.
+fn missing_functions(modules: &Modules) -> Result<Vec<String>, String> {
+    let read = |path: &Path| {
+        fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))
+    };
+    let symbols = read(&modules.folder.join("Module.symvers"))?;
+    let exported: BTreeSet<&str> = (symbols.lines())
+        .filter_map(|line| line.split('\t').nth(1)?.strip_prefix("restow_"))
+        .collect();
+    // The headers that all kernels of one version share.
+    let makefile = read(&modules.kernel.headers.join("Makefile"))?;
+    let shared = makefile
+        .lines()
+        .find_map(|line| line.strip_prefix("include "));
+    let shared = shared.and_then(|line| Path::new(line).parent());
+    let shared = shared.ok_or("the kernel's headers include no others")?;
+    let mut findings = Vec::new();
+    for header in ["zstd", "xxhash"] {
+        let text = read(&shared.join(format!("include/linux/{header}.h")))?;
+        let names = declared(&text);
+        if names.len() < 10 {
+            findings.push(format!("{header}.h declares {names:?} alone"));
+        }
+        let missing = names.into_iter().filter(|name| !exported.contains(name));
+        findings.extend(missing.map(|name| format!("{name} of {header}.h is missing")));
+    }
+    Ok(findings)
+}
+
+/// The functions that a header of Linux declares.
+fn declared(header: &str) -> Vec<&str> {
+    let lines = header.lines().filter(|line| {
+        line.starts_with(|c: char| c.is_ascii_lowercase()) && !line.starts_with("static")
+    });
+    let before = lines.filter_map(|line| Some(line.split_once('(')?.0));
+    before
+        .filter_map(|start| start.rsplit([' ', '*']).next())
+        .filter(|name| name.starts_with("zstd_") || name.starts_with("xxh"))
+        .collect()
 }
 
 fn verdict(module: &str, found: Result<Vec<String>, String>) -> Outcome {
@@ -202,7 +248,7 @@ fn stack(gate: &Gate, object: &Path) -> Result<Vec<String>, String> {
         println!("        {:>5} {}", functions[name].frame, readable(name));
     }
     for (name, function) in &functions {
-        if function.unknown > 0 {
+        if function.unknown > 0 && !CALLERS.iter().any(|caller| readable(name).contains(caller)) {
             findings.push(format!("{} calls what only running tells", readable(name)));
         }
         if !function.panics.is_empty() && gate.panics_max == 0 {
@@ -483,6 +529,13 @@ fn readable(symbol: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_of_a_header_are_found() {
+        let header = "/*\n * zstd_a() is one\n */\nsize_t zstd_a(int b);\nconst char *zstd_c(\n\tint d);\n\
+            static inline int xxhash(void)\ntypedef int zstd_e;\nuint64_t xxh64(int f);\n";
+        assert_eq!(declared(header), ["zstd_a", "zstd_c", "xxh64"]);
+    }
 
     const LISTING: &str = "\
 0000000000000010 <outer>:

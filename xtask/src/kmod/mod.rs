@@ -7,6 +7,7 @@ mod consumers;
 mod icount;
 mod initramfs;
 mod inspect;
+mod install;
 mod machine;
 mod measure;
 mod original;

@@ -42,15 +42,22 @@ const CONFIG: &str = "64BIT MODULES MODULE_UNLOAD EXPERT PRINTK BUG TTY SERIAL_8
 /// What is a module of it.
 const MODULES: &[&str] = &["XXHASH", "ZSTD_COMPRESS", "ZSTD_DECOMPRESS", "TEST"];
 
+/// The option under which modules export what that kernel lacks.
+const KERNEL_NAMES: &str = "CONFIG_RESTOW_KERNEL_NAMES=y\n";
+
 /// Exported symbols of modules in that kernel: module, name, and whether it is exported.
 const EXPORTS: &[(&str, &str, bool)] = &[
-    ("xxhash", "restow_xxh64", true),
+    ("restow_xxhash", "restow_xxh64", true),
     // The kernel has it.
-    ("xxhash", "xxh64", false),
-    ("zstd_compress", "restow_zstd_init_cstream", true),
-    ("zstd_compress", "zstd_init_cstream", true),
-    ("zstd_decompress", "restow_zstd_decompress_dctx", true),
-    ("zstd_decompress", "zstd_decompress_dctx", true),
+    ("restow_xxhash", "xxh64", false),
+    ("restow_zstd_compress", "restow_zstd_init_cstream", true),
+    ("restow_zstd_compress", "zstd_init_cstream", true),
+    (
+        "restow_zstd_decompress",
+        "restow_zstd_decompress_dctx",
+        true,
+    ),
+    ("restow_zstd_decompress", "zstd_decompress_dctx", true),
 ];
 
 /// Puts the modules into the tree and builds it.
@@ -92,6 +99,7 @@ fn built(kernel: &Kernel) -> Result<Vec<String>, String> {
     for word in MODULES {
         lines += &format!("CONFIG_RESTOW_{word}=m\n");
     }
+    lines += KERNEL_NAMES;
     fs::write(&config, lines).map_err(|error| format!("write {}: {error}", config.display()))?;
     let mut allnoconfig = make(&source);
     allnoconfig.arg("--silent").arg("allnoconfig");

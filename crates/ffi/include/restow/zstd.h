@@ -103,7 +103,7 @@ int zstd_default_clevel(void);
 zstd_parameters zstd_get_params(int level, unsigned long long estimated_src_size);
 zstd_compression_parameters zstd_get_cparams(int level, unsigned long long estimated_src_size, size_t dict_size);
 
-/* The largest size of a frame of so much content. */
+/* The largest size of a frame of so much content, or an error if no frame has as much. */
 size_t zstd_compress_bound(size_t src_size);
 
 /* ---- frames in one call ---- */
@@ -145,7 +145,7 @@ typedef zstd_dctx zstd_dstream;
 
 size_t zstd_cstream_workspace_bound(const zstd_compression_parameters *parameters);
 
-/* pledged_src_size is the size of the frame's content, 0 if it is unknown. */
+/* pledged_src_size is the size of the frame's content; 0 or ZSTD_CONTENTSIZE_UNKNOWN if it is unknown. */
 zstd_cstream *zstd_init_cstream(const zstd_parameters *parameters, unsigned long long pledged_src_size, void *workspace,
 				size_t workspace_size);
 
@@ -167,7 +167,8 @@ size_t zstd_reset_dstream(zstd_dstream *dstream);
 
 /*
  * Gives 0 when a frame is complete and given out, how much input would do for the next step, or an error, which comes again
- * until the stream is reset. The last byte of a frame counts as taken only when all of its content is given out.
+ * until the stream is reset. The last byte of a frame counts as taken only when all of its content is given out. The
+ * sixteenth call in a row within a frame that takes and gives nothing is an error, which ends with the next progress.
  */
 size_t zstd_decompress_stream(zstd_dstream *dstream, zstd_out_buffer *output, zstd_in_buffer *input);
 

@@ -7,9 +7,10 @@ use zstd::{Dictionary, Encoder, Finish, Params};
 
 use super::compress::CDict;
 use super::parameters::{Parameters, ZSTD_getParams};
-use super::{known, returned};
+use super::returned;
 use crate::CCtx;
 use crate::buffers::{destination, source};
+use crate::encode::known;
 use crate::failure::Failure;
 
 /// Begins a frame of a level.

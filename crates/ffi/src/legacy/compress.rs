@@ -5,8 +5,9 @@ use core::ffi::c_void;
 use zstd::{Dictionary, EncoderDictionary, Finish, Params};
 
 use super::parameters::{Compression, Parameters, ZSTD_compressBound};
-use super::{BLOCK_SIZE_MAX, known, returned};
+use super::{BLOCK_SIZE_MAX, returned};
 use crate::buffers::{destination, source};
+use crate::encode::{known, of_whole};
 use crate::failure::Failure;
 use crate::memory::{bytes, place, with};
 use crate::{CCtx, InBuffer, OutBuffer};
@@ -54,7 +55,8 @@ pub unsafe extern "C" fn ZSTD_compressCCtx(
         let dst = unsafe { destination(dst, dst_capacity) }?;
         // SAFETY: the caller promises it.
         let src = unsafe { source(src, src_size) }?;
-        Ok(cctx.once()?.compress(dst, src, &parameters.params()?)?)
+        let params = of_whole(parameters.params()?, src.len());
+        Ok(cctx.once()?.compress(dst, src, &params)?)
     };
     returned(compress())
 }

@@ -63,6 +63,8 @@ fn number(failure: Failure) -> usize {
         Failure::InitMissing => 9,
         Failure::NotOwned => 10,
         Failure::Unsupported => 4,
+        Failure::OutputFull => 12,
+        Failure::InputEmpty => 13,
         Failure::Codec(error) => match error {
             Error::PrefixUnknown => 2,
             Error::FrameParameterUnsupported => 5,
@@ -84,10 +86,4 @@ fn number(failure: Failure) -> usize {
 /// The return value of a function.
 fn returned(result: Result<usize, Failure>) -> usize {
     result.unwrap_or_else(|failure| code(number(failure)))
-}
-
-/// A size that may be unknown: 0.
-#[cfg(feature = "compress")]
-fn known(size: u64) -> Option<u64> {
-    (size > 0).then_some(size)
 }

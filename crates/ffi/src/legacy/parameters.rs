@@ -4,7 +4,16 @@ use core::ffi::{c_int, c_uint};
 
 use zstd::{CompressionParameters, Error, LEVEL_MAX, Params};
 
-use super::{known, returned};
+use super::returned;
+use crate::encode::known;
+
+/// Bytes of content that are expected behind a dictionary, where their number is unknown.
+const EXPECTED_SIZE: u64 = 500;
+
+/// The size that parameters are chosen for.
+fn expected(size: u64, dict_size: usize) -> Option<u64> {
+    known(size).or((dict_size > 0).then_some(EXPECTED_SIZE))
+}
 
 /// `ZSTD_compressionParameters`, 28 bytes. As today's, but that strategies count from 0.
 #[derive(Clone, Copy, Debug)]
@@ -97,10 +106,11 @@ pub extern "C" fn ZSTD_maxCLevel() -> c_int {
     LEVEL_MAX
 }
 
-/// The largest size of a frame of so much content.
+/// The largest size of a frame of so much content, or an error if no frame has as much.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub extern "C" fn ZSTD_compressBound(src_size: usize) -> usize {
-    src_size.saturating_add((src_size >> 7) + 512 + 12)
+    let bound = src_size.checked_add((src_size >> 7) + 512 + 12);
+    returned(bound.ok_or(Error::SrcSizeWrong.into()))
 }
 
 /// The parameters of a level for content of a size, 0 if that is unknown, behind a dictionary.
@@ -110,7 +120,7 @@ pub extern "C" fn ZSTD_getCParams(
     estimated_src_size: u64,
     dict_size: usize,
 ) -> Compression {
-    let size = known(estimated_src_size);
+    let size = expected(estimated_src_size, dict_size);
     let params = Params::for_level_with_dictionary(level, size, dict_size);
     Compression::new(CompressionParameters::new(&params))
 }
@@ -147,6 +157,7 @@ pub extern "C" fn ZSTD_adjustCParams(
     src_size: u64,
     dict_size: usize,
 ) -> Compression {
-    let adjusted = parameters.numbers().adjust(known(src_size), dict_size);
+    let size = expected(src_size, dict_size);
+    let adjusted = parameters.numbers().adjust(size, dict_size);
     adjusted.map_or(parameters, Compression::new)
 }

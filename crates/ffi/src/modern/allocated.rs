@@ -1,6 +1,7 @@
 //! Contexts and dictionaries in memory from an allocator of the caller.
 
 use core::ffi::{c_uint, c_void};
+use core::mem::MaybeUninit;
 
 #[cfg(feature = "decompress")]
 use zstd::DecodeOptions;
@@ -84,12 +85,12 @@ pub unsafe extern "C" fn zstd_create_cdict_byreference(
     let params = parameters.params().ok()?;
     // SAFETY: the caller promises it.
     let dictionary = Dictionary::new(unsafe { bytes(dict, dict_size) }?).ok()?;
-    let make = |memory| {
+    let make = |place: &'static mut MaybeUninit<CDict>, memory| {
         let dictionary = EncoderDictionary::new(dictionary, &params, memory).ok()?;
-        Some(CDict {
+        Some(place.write(CDict {
             dictionary,
             block: None,
-        })
+        }))
     };
     // SAFETY: the caller promises it.
     unsafe {
@@ -194,12 +195,12 @@ pub unsafe extern "C" fn zstd_create_ddict_byreference(
 ) -> Option<&'static mut DDict> {
     // SAFETY: the caller promises it.
     let dictionary = Dictionary::new(unsafe { bytes(dict, dict_size) }?).ok()?;
-    let make = |memory| {
+    let make = |place: &'static mut MaybeUninit<DDict>, memory| {
         let dictionary = DecoderDictionary::new(dictionary, memory).ok()?;
-        Some(DDict {
+        Some(place.write(DDict {
             dictionary,
             block: None,
-        })
+        }))
     };
     // SAFETY: the caller promises it.
     unsafe {

@@ -6,6 +6,7 @@ use zstd::{CompressionParameters, Error, Finish, LEVEL_MAX, LEVEL_MIN, Params, w
 
 use super::returned;
 use crate::buffers::{destination, source};
+use crate::encode::{known, of_whole};
 use crate::failure::Failure;
 use crate::{CCtx, InBuffer, OutBuffer};
 
@@ -41,15 +42,21 @@ impl Parameters {
     }
 }
 
-/// A size that may be unknown: 0.
-fn known(size: u64) -> Option<u64> {
-    (size > 0).then_some(size)
-}
+/// The fastest level, as in Linux. Acceleration ends at [`ACCELERATION_MAX`].
+const FASTEST_LEVEL: c_int = -(1 << 17);
+/// The largest acceleration that an encoder takes.
+const ACCELERATION_MAX: c_uint = 1 << 12;
 
-/// The largest size of a frame of so much content.
+/// The first size of content without a bound, as in the C library.
+const UNBOUNDED_SIZE: usize = usize::MAX / 0xffff * 0xff00;
+
+/// The largest size of a frame of so much content, or an error if no frame has as much.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub extern "C" fn zstd_compress_bound(src_size: usize) -> usize {
     const SMALL: usize = 128 << 10;
+    if src_size >= UNBOUNDED_SIZE {
+        return returned(Err(Error::SrcSizeWrong.into()));
+    }
     let margin = SMALL.saturating_sub(src_size) >> 11;
     src_size.saturating_add((src_size >> 8) + margin)
 }
@@ -57,7 +64,7 @@ pub extern "C" fn zstd_compress_bound(src_size: usize) -> usize {
 /// The fastest level.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub extern "C" fn zstd_min_clevel() -> c_int {
-    LEVEL_MIN
+    FASTEST_LEVEL
 }
 
 /// The strongest level.
@@ -95,7 +102,11 @@ pub extern "C" fn zstd_get_cparams(
 ) -> CompressionParameters {
     let size = known(estimated_src_size);
     let params = Params::for_level_with_dictionary(level, size, dict_size);
-    CompressionParameters::new(&params)
+    let mut numbers = CompressionParameters::new(&params);
+    if level < LEVEL_MIN {
+        numbers.target_length = level.unsigned_abs().min(ACCELERATION_MAX);
+    }
+    numbers
 }
 
 /// Bytes of workspace that `bound` says for these parameters.
@@ -152,7 +163,7 @@ pub unsafe extern "C" fn zstd_compress_cctx(
         let dst = unsafe { destination(dst, dst_capacity) }?;
         // SAFETY: the caller promises it.
         let src = unsafe { source(src, src_size) }?;
-        let params = parameters.params()?;
+        let params = of_whole(parameters.params()?, src.len());
         let compressor = cctx.once_in(workspace_size(&params))?;
         Ok(compressor.compress(dst, src, &params)?)
     };

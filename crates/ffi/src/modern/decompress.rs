@@ -104,7 +104,9 @@ pub unsafe extern "C" fn zstd_reset_dstream(dstream: Option<&mut DCtx>) -> usize
 
 /// Decompresses the available part of a frame. Returns 0 when the frame is complete and written,
 /// how much input would do for the next step, or an error, which comes again until the stream is
-/// reset. The last byte of a frame counts as taken only when all of its content is given out.
+/// reset. The last byte of a frame counts as taken only when all of its content is given out. The
+/// sixteenth call in a row within a frame that takes and gives nothing is an error, which ends with
+/// the next progress.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn zstd_decompress_stream(
     dstream: Option<&mut DCtx>,
@@ -115,7 +117,9 @@ pub unsafe extern "C" fn zstd_decompress_stream(
         let (output, input) = output.zip(input).ok_or(Failure::Null)?;
         let dstream = dstream.ok_or(Failure::Null)?;
         // SAFETY: the caller promises it.
-        unsafe { dstream.decompress_stream(output, input) }
+        let result = unsafe { dstream.decompress_stream(output, input) }?;
+        dstream.check_progress(output)?;
+        Ok(result)
     };
     returned(decompress())
 }

@@ -91,6 +91,8 @@ fn number(failure: Failure) -> usize {
         Failure::InitMissing => 62,
         Failure::NotOwned => 64,
         Failure::Unsupported => 40,
+        Failure::OutputFull => 80,
+        Failure::InputEmpty => 82,
         Failure::Codec(error) => match error {
             Error::PrefixUnknown => 10,
             Error::FrameParameterUnsupported => 14,

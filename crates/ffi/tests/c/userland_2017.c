@@ -283,12 +283,14 @@ static void Stream_PlainDict(void)
 static void Stream_ZstdDict(void)
 {
 	size_t dict_size = sizeof(formatted_dictionary);
-	ZSTD_parameters params = ZSTD_getParams(1, SIZE, dict_size);
+	/* Of unknown size, which counts as small behind a dictionary. */
+	ZSTD_parameters params = ZSTD_getParams(1, 0, dict_size);
 	ZSTD_CDict *cdict = new_cdict(formatted_dictionary, dict_size, params);
 	size_t bound, size;
 	ZSTD_CStream *zcs;
 	ZSTD_DStream *zds;
 
+	CHECK(params.cParams.windowLog == 10 && ZSTD_CStreamWorkspaceBound(params.cParams) < 40000);
 	params.cParams.windowLog = 17;
 	bound = ZSTD_CStreamWorkspaceBound(params.cParams);
 	zcs = ZSTD_initCStream_usingCDict(cdict, SIZE, memory(bound), bound);

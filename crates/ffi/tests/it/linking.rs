@@ -50,22 +50,38 @@ fn shared_library_needs_memory_functions_alone() {
     assert!(others.is_empty(), "{others:?}");
 }
 
-#[test]
-fn shared_library_lives_beside_libzstd() {
-    let Some(mut cc) = testkit::tool("cc").map(|cc| cc.command()) else {
-        return;
-    };
+/// What a program with both libraries writes, if there is a libzstd.
+fn output_beside_libzstd(name: &str) -> Option<String> {
+    let mut cc = testkit::tool("cc")?.command();
     let found = output_of(cc.arg("-print-file-name=libzstd.so.1"));
     if !Path::new(found.trim()).is_absolute() {
-        return testkit::skip("there is no libzstd.so.1");
+        testkit::skip("there is no libzstd.so.1");
+        return None;
     }
-    let program = compile("beside_libzstd", &[], &["librestow_zstd.so", found.trim()]);
-    let program = program.expect("a compiler");
+    let program = compile(name, &[], &["librestow_zstd.so", found.trim()])?;
     let mut command = Command::new(&program);
     command.env("LD_LIBRARY_PATH", installed().join("lib"));
     let wrote = output_of(&mut command);
-    assert!(wrote.starts_with("ok beside libzstd "), "{wrote}");
     let _ = fs::remove_file(program);
+    Some(wrote)
+}
+
+#[test]
+fn shared_library_lives_beside_libzstd() {
+    let Some(wrote) = output_beside_libzstd("beside_libzstd") else {
+        return;
+    };
+    assert!(wrote.starts_with("ok beside libzstd "), "{wrote}");
+}
+
+/// NULL, sizes of 0 and above the maximum, addresses of workspaces, calls out of order, after the
+/// end and after errors: as libzstd answers, called as Linux calls it.
+#[test]
+fn edge_cases_end_as_in_libzstd() {
+    let Some(wrote) = output_beside_libzstd("edges") else {
+        return;
+    };
+    assert_eq!(wrote, "ok 573 cases\n");
 }
 
 /// Linux on another processor has another way to end a program.

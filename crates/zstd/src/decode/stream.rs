@@ -271,6 +271,11 @@ impl<'w, 'd> Decoder<'w, 'd> {
         self.error = None;
     }
 
+    /// Whether the header of a frame is incomplete, or no frame has begun.
+    pub fn is_before_header(&self) -> bool {
+        self.stage == DecodeStage::FrameHeader
+    }
+
     /// Replaces the options from the next frame on. To be called before a frame begins;
     /// [`Error::StageWrong`] otherwise.
     pub fn set_options(&mut self, options: DecodeOptions<'d>) -> Result<(), Error> {

@@ -13,6 +13,10 @@ pub const LEVEL_DEFAULT: i32 = 3;
 /// Largest content of each class of the table but the first, which has all larger content.
 pub(crate) const CLASS_SIZES: [u64; 3] = [256 << 10, 128 << 10, 16 << 10];
 
+/// Bytes of content that are expected behind a dictionary, where their number is unknown: 500 in
+/// the C library, which counts an unknown size as -1.
+const EXPECTED_SIZE: u64 = 499;
+
 impl Params {
     /// The parameters of a level, for content of `source_size` bytes if that is known.
     ///
@@ -36,12 +40,23 @@ impl Params {
     }
 
     /// As [`Params::for_level`], for content that follows a dictionary of `dictionary_size` bytes.
+    ///
+    /// Content of unknown size behind a dictionary is expected to be small, as in the C library: it
+    /// has the parameters of its size class.
     pub fn for_level_with_dictionary(
         level: i32,
         source_size: Option<u64>,
         dictionary_size: usize,
     ) -> Params {
-        let whole = source_size.map(|size| size.saturating_add(dictionary_size as u64));
+        let dictionary_size = dictionary_size as u64;
+        let whole = match source_size {
+            Some(size) => Some(size.saturating_add(dictionary_size)),
+            None if dictionary_size == 0 => None,
+            None => {
+                let expected = dictionary_size.saturating_add(EXPECTED_SIZE);
+                (CLASS_SIZES.into_iter().rev()).find(|class| expected <= *class)
+            }
+        };
         Params::for_level(level, whole)
     }
 }

@@ -67,7 +67,7 @@ fn the_digests_of_fixed_frames_stay() {
             .concat();
             let size = content.len();
             lines += &line(&format!("{}, {size}", kind.name()), |level| {
-                let params = Params::for_level_with_dictionary(level, None, bytes.len());
+                let params = Params::for_level(level, None);
                 let need = dictionary_workspace_size(&params, bytes.len(), size);
                 let mut workspace = vec![0; need];
                 let mut frame = vec![0; compress_bound(size)];
