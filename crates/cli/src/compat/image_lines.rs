@@ -94,11 +94,11 @@ impl FileCounts {
         let names = HostIds::default();
         let _ = writeln!(lines, "Number of uids {}", self.uids.len());
         for &uid in &self.uids {
-            lines.push_str(&owner(names.user_name(uid), uid));
+            lines.push_str(&owner(names.user_name(uid).as_deref(), uid));
         }
         let _ = writeln!(lines, "Number of gids {}", self.gids.len());
         for &gid in &self.gids {
-            lines.push_str(&owner(names.group_name(gid), gid));
+            lines.push_str(&owner(names.group_name(gid).as_deref(), gid));
         }
     }
 }

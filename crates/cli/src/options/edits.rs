@@ -58,11 +58,11 @@ pub(crate) struct EditArgs {
     #[arg(long)]
     all_root: bool,
 
-    /// Make this user the owner of every file: an ID, or a name in /etc/passwd
+    /// Make this user the owner of every file: an ID, or a name that /etc/passwd or `getent` knows
     #[arg(long, value_name = "USER", value_parser = user, conflicts_with = "all_root")]
     uid: Option<u32>,
 
-    /// Make this group the group of every file: an ID, or a name in /etc/group
+    /// Make this group the group of every file: an ID, or a name that /etc/group or `getent` knows
     #[arg(long, value_name = "GROUP", value_parser = group, conflicts_with = "all_root")]
     gid: Option<u32>,
 

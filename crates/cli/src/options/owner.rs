@@ -3,24 +3,26 @@
 use anyhow::{Context, Result};
 use tree::HostIds;
 
-/// Parses a user ID, or the name of a user in `/etc/passwd`.
+/// Parses a user ID, or the name of a user of this machine.
 ///
 /// # Errors
 /// There is no such user.
 pub(crate) fn user(words: &str) -> Result<u32> {
     let id = words.parse().ok();
     id.or_else(|| HostIds::default().user(words.as_bytes()))
-        .with_context(|| format!("no user `{words}` in /etc/passwd; a user ID is always accepted"))
+        .with_context(|| format!("no user `{words}` on this machine; a user ID is always accepted"))
 }
 
-/// Parses a group ID, or the name of a group in `/etc/group`.
+/// Parses a group ID, or the name of a group of this machine.
 ///
 /// # Errors
 /// There is no such group.
 pub(crate) fn group(words: &str) -> Result<u32> {
     let id = words.parse().ok();
     id.or_else(|| HostIds::default().group(words.as_bytes()))
-        .with_context(|| format!("no group `{words}` in /etc/group; a group ID is always accepted"))
+        .with_context(|| {
+            format!("no group `{words}` on this machine; a group ID is always accepted")
+        })
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use testkit::TempDir;
 
-use super::{names, ok, run_in};
+use super::{names, ok, run_in, shown};
 
 /// A directory `src` with a few files.
 fn source() -> TempDir {
@@ -131,7 +133,7 @@ fn owners_have_names_and_times_are_dates() {
     );
     let words = fails(&dir, "copy src b.tar --uid nobody-of-this-name");
     assert!(
-        words.contains("no user `nobody-of-this-name` in /etc/passwd"),
+        words.contains("no user `nobody-of-this-name` on this machine"),
         "{words}"
     );
     let words = fails(&dir, "copy src b.tar --all-time yesterday");
@@ -581,4 +583,66 @@ fn options_apply_to_their_sources_and_commands_can_be_quiet() {
     }
     let words = fails(&dir, "copy --inplace src x.tar");
     assert!(!words.contains("--replace"), "{words}");
+}
+
+/// Users of LDAP and the like are those that `getent` knows.
+#[test]
+fn users_and_groups_are_those_of_getent() {
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("src/a"), "").unwrap();
+    let script = "#!/bin/sh\necho \"$@\" >> calls\ncase \"$1 $2\" in\n\
+        'passwd ann'|'passwd 70001') echo 'ann:*:70001:70001:Ann:/home/ann:/bin/sh' ;;\n\
+        'group staff of it'|'group 70002') echo 'staff of it:*:70002:ann' ;;\n\
+        'passwd liar') echo 'root:x:0:0::/:' ;;\n'passwd endless') yes 'endless:x:1:' ;;\n\
+        'passwd wrong') printf 'wrong\\nwrong:x\\nwrong:x:-1:\\n:x:5:\\n' ;;\n\
+        *) exit 2 ;;\nesac\n";
+    fs::write(dir.join("getent"), script).unwrap();
+    fs::set_permissions(dir.join("getent"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", dir.path().display());
+    let with = |program: &str, words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_restow"));
+        command.arg0(program).args(words);
+        shown(
+            &command
+                .env("PATH", &path)
+                .current_dir(dir.path())
+                .output()
+                .unwrap(),
+        )
+    };
+    let owners = [
+        "copy",
+        "-q",
+        "--uid",
+        "ann",
+        "--gid",
+        "staff of it",
+        "src",
+        "a.squashfs",
+    ];
+    assert_eq!(with("restow", &owners).0, 0);
+    let (listed, _) = ok(&dir, "ls -l a.squashfs");
+    assert!(
+        listed.contains("70001") && listed.contains("70002"),
+        "{listed}"
+    );
+    fs::remove_file(dir.join("calls")).unwrap();
+    let (_, listed, _) = with("unsquashfs", &["-ll", "a.squashfs"]);
+    assert_eq!(listed.matches("ann/staff of it").count(), 2, "{listed}");
+    // Once for each.
+    let calls = fs::read_to_string(dir.join("calls")).unwrap();
+    assert_eq!(calls, "passwd 70001\ngroup 70002\n");
+    for name in ["liar", "endless", "wrong", "nobody of this name"] {
+        let (code, _, words) = with("restow", &["copy", "--uid", name, "src", "b.tar"]);
+        assert_eq!(
+            (code, words.contains("on this machine")),
+            (2, true),
+            "{words}"
+        );
+    }
+    // Without the program, numbers.
+    fs::remove_file(dir.join("getent")).unwrap();
+    let (_, listed, _) = with("unsquashfs", &["-ll", "a.squashfs"]);
+    assert_eq!(listed.matches("70001/70002").count(), 2, "{listed}");
 }

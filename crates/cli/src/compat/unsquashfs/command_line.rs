@@ -193,7 +193,7 @@ pub(in crate::compat) const ROWS: &[Row] = &[
     .noted("as -lls"),
     Row::flag(&["-l", "-ls"], |it| it.list(false, false)).noted("escaped on a terminal"),
     Row::flag(&["-ll", "-lls"], |it| it.list(true, false))
-        .noted("users and groups of /etc/passwd and /etc/group; escaped on a terminal"),
+        .noted("users and groups of this machine, also by getent; escaped on a terminal"),
     Row::flag(&["-lln", "-llnumeric"], |it| {
         it.list(true, false);
         it.is_numeric = true;

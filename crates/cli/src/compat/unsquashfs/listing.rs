@@ -97,8 +97,8 @@ impl<'a> Lister<'a> {
         let number = |id: u32| id.to_string().into_bytes();
         let (mut user, mut group) = (number(uid), number(gid));
         if !self.request.is_numeric {
-            user = self.ids.user_name(uid).map_or(user, <[u8]>::to_vec);
-            group = self.ids.group_name(gid).map_or(group, <[u8]>::to_vec);
+            user = self.ids.user_name(uid).map_or(user, Vec::from);
+            group = self.ids.group_name(gid).map_or(group, Vec::from);
         }
         let owner = [&*user, &*group].join(&b'/');
         let mode = text::of_mode(metadata.kind, metadata.permissions);
