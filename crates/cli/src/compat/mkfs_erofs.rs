@@ -6,12 +6,13 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use codec::Settings;
 use restow::{Address, CopyOptions, CopySummary, Format, Kernel, OpenOptions, SourceTree};
-use tree::edit::{Edits, PatternSyntax, Patterns};
+use tree::edit::{Edits, FileContexts, PatternSyntax, Patterns};
 use tree::{Parallel, Time};
 
 use super::mkfs_btrfs::{Target, random_uuid};
@@ -41,6 +42,9 @@ pub(super) struct ImageRequest {
     ignores_mtime: bool,
     uid_offset: u32,
     gid_offset: u32,
+    file_contexts: Option<FileContexts>,
+    /// The path of the root for `file_contexts`.
+    mount_point: Vec<u8>,
     excluded: Vec<Vec<u8>>,
     expressions: Vec<Vec<u8>>,
     is_quiet: bool,
@@ -195,11 +199,11 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .noted("a wrong expression is an error"),
-    Row::refused(
-        &["--file-contexts"],
-        "FILE",
-        "labels are those of the source",
-    ),
+    Row::with(&["--file-contexts"], "FILE", |request, file| {
+        request.file_contexts = Some(FileContexts::read(Path::new(file))?);
+        Ok(())
+    })
+    .noted("in the order of setfiles: an exact path counts more than an expression"),
     Row::with(&["--force-uid"], "UID", |request, id| {
         request.edits.uid = Some(small(id)?);
         Ok(())
@@ -231,7 +235,11 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .noted("as a power of two from 4 KiB to 1 MiB"),
-    Row::accepted(&["--mount-point"], "PATH", "only --file-contexts uses it"),
+    Row::with(&["--mount-point"], "PATH", |request, path| {
+        request.mount_point = path.as_bytes().to_vec();
+        Ok(())
+    })
+    .noted("for --file-contexts"),
     Row::flag(&["--preserve-mtime"], |request| {
         request.ignores_mtime = false;
     }),
@@ -504,6 +512,9 @@ impl ImageRequest {
             erofs.unit_bytes = 1 << size.ilog2();
         }
         let edits = &mut self.edits;
+        let contexts = self.file_contexts.take();
+        let contexts = contexts.map(|contexts| contexts.below(&self.mount_point));
+        edits.file_contexts = contexts.map(Arc::new);
         let made = self.made.map(i64::from);
         let now = || {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

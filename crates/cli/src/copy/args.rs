@@ -436,7 +436,8 @@ const OF_EROFS: [&str; 5] = ["uuid", "label", "block_size", "mkfs_time", "align"
 const NOT_OF_EROFS: [&str; 1] = ["trust_mtime"];
 
 /// Options for directories that do not apply to a single file.
-const OF_DIRECTORIES: [&str; 9] = [
+const OF_DIRECTORIES: [&str; 10] = [
+    "file_contexts",
     "keep_directory_symlink",
     "strip_components",
     "files_from",

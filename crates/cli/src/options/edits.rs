@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use tree::Time;
-use tree::edit::{Addition, Edits, IdMap, ModeChange, Patterns, Selection};
+use tree::edit::{Addition, Edits, FileContexts, IdMap, ModeChange, Patterns, Selection};
 
 use super::moment::seconds;
 use super::owner::{group, user};
@@ -98,6 +99,15 @@ pub(crate) struct EditArgs {
     /// Leave out extended attributes whose names match PATTERN (repeatable)
     #[arg(long, value_name = "PATTERN")]
     exclude_xattrs: Vec<OsString>,
+
+    /// Label files for SELinux (security.selinux) by their paths in DST, as FILE says, the
+    /// file_contexts of a policy
+    ///
+    /// The files FILE.homedirs, FILE.local, FILE.subs and FILE.subs_dist count, too, as for
+    /// setfiles. A file with several names gets the label of the first. Files without a label in
+    /// FILE, and those with `<<none>>`, keep that of SRC.
+    #[arg(long, value_name = "FILE")]
+    file_contexts: Option<PathBuf>,
 }
 
 fn id_map(words: &str) -> Result<IdMap> {
@@ -178,6 +188,11 @@ impl EditArgs {
             let name = || format!("read {}", text::of_host_path(list, "-"));
             additions.extend(read().with_context(name)?);
         }
+        let read = |file: &PathBuf| {
+            let contexts = FileContexts::read(file);
+            contexts.with_context(|| format!("read {}", text::of_host_path(file, "-")))
+        };
+        let file_contexts = self.file_contexts.as_ref().map(read).transpose()?;
         let root = self.all_root.then_some(0);
         let is_any = !(only.is_empty() && exclude.is_empty() && additions.is_empty())
             || self.all_root
@@ -188,6 +203,7 @@ impl EditArgs {
             || self.dir_mode.is_some()
             || self.all_time.is_some()
             || self.no_xattrs
+            || file_contexts.is_some()
             || !(self.xattrs.is_empty() && self.exclude_xattrs.is_empty());
         if !is_any {
             return Ok(None);
@@ -212,6 +228,7 @@ impl EditArgs {
             xattrs_only: patterns(&self.xattrs),
             xattrs_exclude: patterns(&self.exclude_xattrs),
             additions,
+            file_contexts: file_contexts.map(Arc::new),
             ..Edits::default()
         }))
     }

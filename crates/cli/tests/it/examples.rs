@@ -211,6 +211,7 @@ fn make_fixture(dir: &Path) -> Option<()> {
     }
     copy("src", "oci:images:base", &[]);
     fs::write(dir.join("config.json"), "{}").unwrap();
+    fs::write(dir.join("file_contexts"), "/.* u:r:file:s0\n").unwrap();
     // Whatever was compared with the tree that it was made of.
     for tree in ["photos", "restored", "rootfs", "old", "new", "a", "b"] {
         fs::remove_dir_all(dir.join(tree)).unwrap();

@@ -18,6 +18,7 @@ mod hostile; // SquashFS images that mean harm
 mod interrupt; // signals in the midst of a copy
 mod joined; // several sources at once, and single files
 mod json; // what --json prints
+mod labels; // labels for SELinux
 mod lost_writes; // what Linux accepts and then cannot write
 mod lzo_tails; // LZO extents of every length, as Linux has them
 mod memory; // memory that commands for send streams use

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::action::Action;
+use super::contexts::FileContexts;
 use super::list::{Addition, Stats};
 use super::mode::ModeChange;
 use super::pattern::Patterns;
@@ -112,4 +113,6 @@ pub struct Edits {
     /// Extended attributes for all files, instead of ones with the same names; for regular files
     /// and directories only if they are of the namespace `user`.
     pub xattrs_added: Vec<Xattr>,
+    /// SELinux labels, after all other edits: files without one keep that of the source.
+    pub file_contexts: Option<Arc<FileContexts>>,
 }

@@ -5,6 +5,7 @@
 //! of another one.
 
 mod action;
+mod contexts;
 mod edits;
 mod filter;
 mod list;
@@ -24,6 +25,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 pub use action::{Action, PackingChoice};
+pub use contexts::FileContexts;
 pub use edits::{AdditionRules, Edits, IdMap, RootEdits, Selection};
 pub use list::{Added, AddedContent, Addition, ListError, Priorities, Stats};
 pub use mode::ModeChange;
@@ -51,6 +53,8 @@ pub struct Edited {
     ignored: Vec<(Box<[u8]>, &'static str)>,
     /// The files for which actions choose how they are stored.
     packing: HashMap<Ino, PackingChoice>,
+    /// The SELinux labels, as numbers in [`Edits::file_contexts`]; `None` where they stay.
+    labels: HashMap<Ino, Option<usize>>,
 }
 
 /// An entry that got another name: both names.
@@ -104,6 +108,7 @@ impl Edited {
             hosts: Vec::new(),
             ignored: Vec::new(),
             packing,
+            labels: HashMap::new(),
         };
         if edited.rules().yields {
             edited.order(&mut additions);
@@ -113,7 +118,32 @@ impl Edited {
                 .add(&path, what)
                 .map_err(|error| error.in_file("add", &path))?;
         }
+        if let Some(contexts) = edited.filtered.edits.file_contexts.clone() {
+            edited.label(&contexts);
+        }
         Ok(edited)
+    }
+
+    /// Finds the SELinux label of each file by its first path. What cannot be listed is reported
+    /// where the tree is walked.
+    fn label(&mut self, contexts: &FileContexts) {
+        let root = (self.root(), FileKind::Directory, Vec::new());
+        let mut open = vec![root];
+        while let Some((ino, kind, path)) = open.pop() {
+            // In a damaged image, directories can contain themselves.
+            if self.labels.contains_key(&ino) {
+                continue;
+            }
+            self.labels.insert(ino, contexts.find(&path, kind));
+            if kind == FileKind::Directory {
+                let (entries, _) = self.tree.list_readable(ino);
+                open.extend(entries.into_iter().rev().map(|entry| {
+                    let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                    let path = [&path[..], slash, &entry.name].concat();
+                    (entry.ino, entry.kind, path)
+                }));
+            }
+        }
     }
 
     /// Does actions, in their stages: files are left out, changed, left out, then empty directories
@@ -642,6 +672,13 @@ impl FileSystem for Edited {
                     xattrs.push(xattr.clone());
                 }
             }
+            xattrs.sort();
+        }
+        let contexts = self.filtered.edits.file_contexts.as_ref();
+        if let (Some(contexts), Some(&Some(label))) = (contexts, self.labels.get(&ino)) {
+            let label = contexts.label(label);
+            xattrs.retain(|known| known.name != label.name);
+            xattrs.push(label.clone());
             xattrs.sort();
         }
         Ok(xattrs)

@@ -1,5 +1,5 @@
 //! Expressions for one name, as regular expressions of bytes: POSIX extended ones, and patterns of
-//! `fnmatch` with the extensions of the GNU library.
+//! `fnmatch` with the extensions of the GNU library. Expressions of Perl for paths.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -12,11 +12,23 @@ const NOT_A_PATTERN: Error = Error::InvalidInput(
     "not a pattern of a shell without collating elements, in which `!(...)`, if there is one, is a whole name",
 );
 
+const NOT_OF_PERL: Error = Error::InvalidInput(
+    "not a regular expression of Perl without back-references, assertions and possessive repetition",
+);
+
 /// The classes of POSIX; the crate has more, and takes an unknown one for a set of letters.
 const CLASSES: [&str; 12] = [
     "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "xdigit",
 ];
+
+/// Where an expression in brackets is from: the escapes and the negation differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Syntax {
+    Posix,
+    Shell,
+    Perl,
+}
 
 /// An expression for names.
 #[derive(Debug)]
@@ -36,7 +48,9 @@ impl NameExpression {
         while let Some((&byte, behind)) = rest.split_first() {
             rest = behind;
             match (byte, behind) {
-                (b'[', _) => rest = bracket(rest, false, &mut to).ok_or(NOT_AN_EXPRESSION)?,
+                (b'[', _) => {
+                    rest = bracket(rest, Syntax::Posix, &mut to).ok_or(NOT_AN_EXPRESSION)?;
+                }
                 // Flags, which POSIX does not have.
                 (b'(', [b'?', ..]) => return Err(NOT_AN_EXPRESSION),
                 (b'\\', [escaped, behind @ ..]) if escaped.is_ascii_punctuation() => {
@@ -122,11 +136,8 @@ impl NameExpression {
     }
 
     fn new(regex: &str, error: Error) -> Result<NameExpression> {
-        let mut builder = RegexBuilder::new(regex);
-        // A dot is any byte, as in the C locale.
-        builder.unicode(false).dot_matches_new_line(true);
         Ok(NameExpression {
-            regex: builder.build().map_err(|_| error)?,
+            regex: expression(regex, error)?,
             is_negated: false,
             skips_dots: false,
         })
@@ -138,13 +149,60 @@ impl NameExpression {
     }
 }
 
+/// Translates a regular expression of Perl, for the whole of a text: its ends are anchors, which
+/// alternatives outside of groups separate.
+pub(super) fn perl(given: &[u8]) -> Result<Regex> {
+    let mut to = String::from("^");
+    let (mut rest, mut repeats) = (given, false);
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        let repeated = std::mem::take(&mut repeats);
+        match (byte, behind) {
+            (b'[', _) => rest = bracket(rest, Syntax::Perl, &mut to).ok_or(NOT_OF_PERL)?,
+            (b'\\', [escaped, behind @ ..]) => {
+                if escaped.is_ascii_alphanumeric() {
+                    to.extend(['\\', (*escaped).into()]);
+                } else {
+                    literal(*escaped, &mut to);
+                }
+                rest = behind;
+            }
+            (b'+', _) if repeated => return Err(NOT_OF_PERL),
+            // Elsewhere, a brace stands for itself.
+            (b'{', _) if !begins_count(behind) => literal(byte, &mut to),
+            (128.., _) => literal(byte, &mut to),
+            _ => {
+                repeats = matches!(byte, b'?' | b'*' | b'+' | b'}');
+                to.push(byte.into());
+            }
+        }
+    }
+    to.push('$');
+    expression(&to, NOT_OF_PERL)
+}
+
+/// Whether a count such as `2,3}` follows a brace.
+fn begins_count(rest: &[u8]) -> bool {
+    let end = rest.iter().position(|&byte| byte == b'}');
+    let count = &rest[..end.unwrap_or(0)];
+    count.first().is_some_and(u8::is_ascii_digit)
+        && count.iter().all(|it| it.is_ascii_digit() || *it == b',')
+}
+
+fn expression(regex: &str, error: Error) -> Result<Regex> {
+    let mut builder = RegexBuilder::new(regex);
+    // A dot is any byte, as in the C locale.
+    builder.unicode(false).dot_matches_new_line(true);
+    builder.build().map_err(|_| error)
+}
+
 /// Translates a byte of a pattern of a shell, a wildcard or one that stands for itself, and returns
 /// the bytes behind what it begins.
 fn wildcard<'a>(byte: u8, rest: &'a [u8], to: &mut String) -> Result<&'a [u8]> {
     match (byte, rest) {
         (b'?', _) => to.push('.'),
         (b'*', _) => to.push_str(".*"),
-        (b'[', _) => match bracket(rest, true, to) {
+        (b'[', _) => match bracket(rest, Syntax::Shell, to) {
             Some(behind) => return Ok(behind),
             None if rest.contains(&b']') => return Err(NOT_A_PATTERN),
             None => literal(byte, to),
@@ -176,12 +234,12 @@ fn closes_last(rest: &[u8]) -> bool {
 
 /// Translates the rest of a bracket expression, and returns the bytes behind it; `None` if it has
 /// no end, or collating elements.
-fn bracket<'a>(mut rest: &'a [u8], is_shell: bool, to: &mut String) -> Option<&'a [u8]> {
+fn bracket<'a>(mut rest: &'a [u8], syntax: Syntax, to: &mut String) -> Option<&'a [u8]> {
     let mut inner = String::from("[");
     if let [b'^', behind @ ..] = rest {
         (rest, inner) = (behind, "[^".into());
     } else if let [b'!', behind @ ..] = rest
-        && is_shell
+        && syntax == Syntax::Shell
     {
         (rest, inner) = (behind, "[^".into());
     }
@@ -207,8 +265,12 @@ fn bracket<'a>(mut rest: &'a [u8], is_shell: bool, to: &mut String) -> Option<&'
                 rest = behind;
                 begins_range = false;
             }
-            (b'\\', [escaped, behind @ ..]) if is_shell => {
-                literal(*escaped, &mut inner);
+            (b'\\', [escaped, behind @ ..]) if syntax != Syntax::Posix => {
+                if syntax == Syntax::Perl && escaped.is_ascii_alphanumeric() {
+                    inner.extend(['\\', (*escaped).into()]);
+                } else {
+                    literal(*escaped, &mut inner);
+                }
                 rest = behind;
                 begins_range = true;
             }
