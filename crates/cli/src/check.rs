@@ -1,7 +1,7 @@
 //! `restow check`: verifies an image, archive or stream.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -31,7 +31,11 @@ const VERSION: u32 = 1;
 /// the seek table against them. Container images (`oci:DIR[:NAME]`): lengths and digests of all
 /// blobs, also of layers before compression, and the merged tree. Send streams: as `restow stream
 /// verify`.
+///
+/// With `--root-hash`, each block of an image and its hash tree first; the first that is wrong is
+/// named, and ends the check.
 #[derive(Debug, Args)]
+#[command(mut_arg("hash_tree", |it| it.visible_alias("verity")))]
 #[command(after_help = "\
 Examples:
   restow check image.squashfs
@@ -86,6 +90,9 @@ impl Check {
             bail!("not an image: --image-at does not apply");
         }
         self.file.refuse_backing(None)?;
+        if self.file.root_hash.is_some() {
+            bail!("not an image: --root-hash does not apply");
+        }
         self.file.refuse_device()
     }
 
@@ -144,6 +151,10 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
         return check_images(&address, &name, args);
     }
     address.refuse_container_image()?;
+    // What is wrong there is no reason to call it unreadable.
+    if args.file.root_hash.is_some() && !verify(&address.path, &name, args)? {
+        return Ok(false);
+    }
     let container = Container::open(&address.path, &args.file.options()).with_context(open)?;
     args.file
         .refuse_backing(container.disk_file())
@@ -167,6 +178,24 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
         Container::Tar(input, wrapper) => check_tar(input, wrapper, &name, args),
         other => bail!("{}: {}, which check does not verify", open(), other.noun()),
     }
+}
+
+/// Verifies all blocks with the root hash, and returns whether they are right.
+fn verify(image: &Path, name: &str, args: &Check) -> Result<bool> {
+    let (options, parallel) = (args.file.options(), args.threads.parallel());
+    let bar = Bar::new("verified", args.silent.quiet);
+    let verified = restow::verify_image(image, &options, parallel, &bar);
+    bar.finish();
+    let finding = match verified {
+        Ok(_) => return Ok(true),
+        Err(restow::Error::Tree(error @ Error::Corrupt(_))) => Finding::from(error),
+        Err(error) => return Err(error).with_context(|| format!("read {name}")),
+    };
+    reported(name, args, |_, report| {
+        report(finding);
+        anyhow::Ok(())
+    })?;
+    args.conclude(1, &[], 0)
 }
 
 fn check_tar(input: Input, wrapper: Option<Wrapper>, name: &str, args: &Check) -> Result<bool> {

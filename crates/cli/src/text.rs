@@ -6,7 +6,7 @@ use restow::info::Layer;
 use tree::{FileKind, Time};
 
 pub(crate) use restow::text::{
-    count, name, of_bytes, of_host_path, of_kind, of_name, of_path, of_uuid, quoted,
+    count, name, of_bytes, of_digits, of_host_path, of_kind, of_name, of_path, of_uuid, quoted,
 };
 
 /// Kind and permissions in the form of `ls -l`.

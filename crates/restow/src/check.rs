@@ -11,6 +11,7 @@ use tree::{
     Seekable,
 };
 
+use crate::container::verified;
 use crate::error::{During, refuse};
 use crate::{Container, Input, OpenOptions, Result, text};
 
@@ -157,4 +158,24 @@ pub fn check(
         })
     };
     open().during(|| format!("check {}", text::of_host_path(path, "standard input")))
+}
+
+/// Verifies all blocks of an image, and its hash tree; the number of blocks of the image.
+///
+/// # Errors
+/// [`Corrupt`] for the first block that differs from its hash; there is no hash tree, or the image
+/// cannot be read.
+pub fn verify_image(
+    image: &Path,
+    options: &OpenOptions,
+    parallel: Parallel,
+    progress: &dyn Progress,
+) -> Result<u64> {
+    let Some(root) = &options.verity else {
+        refuse!("no root hash");
+    };
+    let mut input = Input::open(image)?;
+    input.open_disk_file(options)?;
+    let verified = verified(&input, options.image_at, root)?;
+    Ok(verified.verify(parallel, progress)?)
 }

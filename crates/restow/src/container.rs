@@ -15,7 +15,8 @@ use tree::{HostDir, Limits, ReadAt};
 use crate::disk_file::{DiskFile, DiskFormat};
 use crate::error::{During, refuse};
 use crate::partitions::{self, Partition};
-use crate::{Error, ImageAt, Input, OpenOptions, Result, foreign, text};
+use crate::verity::VerifiedImage;
+use crate::{Error, ImageAt, Input, OpenOptions, Result, VerityRoot, foreign, text};
 
 /// Bytes that suffice to recognise every container: the magic number of btrfs is at 64 KiB and 64
 /// bytes.
@@ -111,6 +112,9 @@ impl ImageRange {
 
     /// The image, and further devices.
     fn with_devices(self, options: &OpenOptions) -> Result<Vec<Box<dyn ReadAt>>> {
+        if options.verity.is_some() && !options.devices.is_empty() {
+            refuse!("--root-hash is for images of one device");
+        }
         let mut images: Vec<Box<dyn ReadAt>> = vec![Box::new(self)];
         for device in &options.devices {
             images.push(Box::new(device_bytes(device).during(|| opening(device))?));
@@ -153,6 +157,9 @@ impl Container {
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Container> {
         if path != Path::new("-") {
             match HostDir::open(path) {
+                Ok(_) if options.verity.is_some() => {
+                    refuse!("a directory, and --root-hash is for images");
+                }
                 Ok(dir) => return Ok(Container::Directory(Box::new(dir))),
                 Err(tree::Error::NotADirectory) => {}
                 Err(error) => return Err(error.into()),
@@ -161,12 +168,18 @@ impl Container {
         Container::of(Input::open(path)?, options)
     }
 
-    /// Recognises the format of an input.
+    /// Recognises the format of an input. Of the options, only the place of an image and its root
+    /// hash count.
     ///
     /// # Errors
     /// It cannot be read, or it holds nothing that restow can read.
     pub fn of(mut input: Input, options: &OpenOptions) -> Result<Container> {
         input.open_disk_file(options)?;
+        let mut image_at = options.image_at;
+        if let Some(root) = &options.verity {
+            let image = verified(&input, image_at.take(), root)?;
+            input = input.with_bytes(Arc::new(image));
+        }
         let start = input.start(START_BYTES)?;
         let bytes = input.seekable().map(Arc::clone);
         if let (Some(bytes), Some(at)) = (&bytes, options.image_at) {
@@ -305,6 +318,25 @@ fn elsewhere(input: &Input, bytes: &Arc<dyn ReadAt>) -> Result<Option<Container>
     let partitions = partitions_of(input, bytes)?;
     let disk = || input.disk_file().cloned();
     Ok((!partitions.is_empty()).then(|| Container::Disk(partitions, disk())))
+}
+
+/// Opens an image with its hash tree.
+pub(crate) fn verified(
+    input: &Input,
+    at: Option<ImageAt>,
+    root: &VerityRoot,
+) -> Result<VerifiedImage> {
+    let Some(bytes) = input.seekable() else {
+        refuse!("neither a file nor a device, and --root-hash is for images");
+    };
+    let mut image = Arc::clone(bytes);
+    if let Some(at) = at
+        && let Container::Squashfs(range) | Container::Btrfs(range) | Container::Erofs(range) =
+            inside(input, bytes, at)?
+    {
+        image = Arc::new(range);
+    }
+    VerifiedImage::open(image, root)
 }
 
 /// Opens the image inside of a file.

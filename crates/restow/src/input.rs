@@ -89,6 +89,14 @@ impl Input {
         }
     }
 
+    /// The same file with other bytes.
+    pub(crate) fn with_bytes(self, bytes: Arc<dyn ReadAt>) -> Input {
+        Input {
+            bytes: InputBytes::Seekable(bytes),
+            ..self
+        }
+    }
+
     /// The path that was opened.
     pub fn path(&self) -> &Path {
         &self.path

@@ -27,6 +27,7 @@ mod source_tree;
 pub mod stream;
 pub mod text;
 mod usage;
+mod verity;
 
 use std::path::Path;
 
@@ -36,7 +37,7 @@ pub use ::oci::{Digest, Platform, WrittenImage};
 pub use ::sendstream::Version;
 pub use ::squashfs::{CreateSummary as SquashfsSummary, Fragments, flags as squashfs_flags};
 pub use address::{Address, ImageDestination, is_same_file};
-pub use check::{ArchiveCheck, check, check_archive};
+pub use check::{ArchiveCheck, check, check_archive, verify_image};
 pub use check_images::{ImagesCheck, check_images};
 pub use container::{Container, ImageRange, check_devices, known_content};
 pub use container_image::ContainerImage;
@@ -47,7 +48,7 @@ pub use copy::{
 pub use disk_file::{DiskFile, DiskLayer};
 pub use error::{Error, Result};
 pub use input::Input;
-pub use open_options::{ImageAt, OpenOptions};
+pub use open_options::{ImageAt, OpenOptions, VerityRoot};
 pub use partitions::Partition;
 pub use receive::{
     DirectoryReceived, ImageReceived, ImageReceiver, ReceiveEvent, ReceiveLoss, ReceiveOptions,
@@ -58,6 +59,7 @@ pub use source_note::SourceNote;
 pub use source_tree::{SourceTree, find_subvolume, named_subvolume, open_subvolume};
 pub use tree::{ByPath, MemoryResult, NoProgress, Output, OutputKind, OutputTarget, Progress};
 pub use usage::{Overhead, SubvolumeBytes, SubvolumeUsage, overhead};
+pub use verity::{HashTree, VerityOptions};
 
 /// Opens the tree at an address: `src`, `src.tar.xz`, `disk.btrfs:home`, `oci:DIR:TAG`, or `-` for
 /// standard input.

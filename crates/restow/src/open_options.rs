@@ -33,6 +33,9 @@ pub struct OpenOptions {
     /// Disk files: the file behind the one that is opened, the file behind that, and so on, in
     /// place of those that the files name.
     pub backing: Vec<PathBuf>,
+    /// Images in one file: the root hash of dm-verity, by which each block is verified when it is
+    /// read.
+    pub verity: Option<VerityRoot>,
     /// Container images: the platform, if there are several [default: this machine's].
     pub platform: Option<Platform>,
     /// Send streams: the streams to replay first.
@@ -68,6 +71,7 @@ impl Default for OpenOptions {
             devices: Vec::new(),
             image_at: None,
             backing: Vec::new(),
+            verity: None,
             platform: None,
             base: Vec::new(),
             one_file_system: false,
@@ -92,6 +96,7 @@ setters!(OpenOptions {
     devices: Vec<PathBuf>,
     image_at: Option<ImageAt>,
     backing: Vec<PathBuf>,
+    verity: Option<VerityRoot>,
     platform: Option<Platform>,
     base: Vec<PathBuf>,
     one_file_system: bool,
@@ -148,4 +153,33 @@ pub enum ImageAt {
     Search,
     /// At the beginning of the partition with this number.
     Partition(u32),
+}
+
+/// The hash that an image must have, and where its hash tree is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerityRoot {
+    /// The hash at the root of the tree.
+    pub hash: [u8; 32],
+    /// The file with the tree, if it is not behind the image.
+    pub file: Option<PathBuf>,
+    /// Where the superblock of the tree is, in that file or in the image; by default at the
+    /// beginning of a file, or where a tree begins with which the image ends.
+    pub offset: Option<u64>,
+}
+
+setters!(VerityRoot {
+    file: Option<PathBuf>,
+    offset: Option<u64>,
+});
+
+impl VerityRoot {
+    /// The root hash of an image that ends with its tree.
+    pub fn new(hash: [u8; 32]) -> VerityRoot {
+        VerityRoot {
+            hash,
+            file: None,
+            offset: None,
+        }
+    }
 }

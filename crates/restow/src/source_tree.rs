@@ -195,6 +195,9 @@ impl SourceTree {
         if let Some(overlay) = &address.overlay {
             return SourceTree::of_overlay(overlay, address, options);
         }
+        if address.is_container_image() && options.verity.is_some() {
+            refuse!("a container image: --root-hash does not apply");
+        }
         if address.is_container_image()
             && let Some(layout) = container_image::open_layout(address, options)?
         {

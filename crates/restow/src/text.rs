@@ -105,6 +105,11 @@ pub fn of_hex(bytes: &[u8], max: usize) -> String {
     bytes.collect::<Vec<_>>().join(" ")
 }
 
+/// Bytes as hexadecimal digits.
+pub fn of_digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A word for a shell.
 pub fn quoted(word: &OsStr) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./:@%+=,".contains(byte);

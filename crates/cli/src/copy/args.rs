@@ -312,6 +312,7 @@ impl Copy {
         options.trust_mtime = self.image.trust_mtime;
         options.duplicates = !self.image.no_duplicates;
         options.verify = self.image.verify();
+        options.verity = self.image.verity();
         options.spool_dir = open_options().spool_dir;
         match format {
             Format::Squashfs => self.squashfs.set(&self.image, &mut options)?,

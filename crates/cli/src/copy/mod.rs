@@ -17,8 +17,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ArgMatches;
 use restow::{
-    Address, CopyJob, CopyNote, CopyOptions, CopySummary, ErofsSummary, Error, Format, SourceNote,
-    SourceTree,
+    Address, CopyJob, CopyNote, CopyOptions, CopySummary, ErofsSummary, Error, Format, HashTree,
+    SourceNote, SourceTree,
 };
 use tree::edit::{Edits, Patterns, Selection};
 use tree::json::Object;
@@ -26,6 +26,7 @@ use tree::{Joined, KeptCount, OutputPath};
 
 use crate::bar::Bar;
 use crate::message::{self, tell};
+use crate::options::SourceArgs;
 use crate::text;
 use args::refuse_what_does_not_apply;
 use destination::{is_there, refuse_before_reading};
@@ -143,7 +144,10 @@ fn join(
     let mut others = Vec::new();
     for words in &args.with {
         let (path, at) = split(words);
-        others.push((open_further(args, &path)?, at));
+        let mut source = args.source();
+        // It is the hash of SRC.
+        source.file.root_hash = None;
+        others.push((open_further(args, &path, &source)?, at));
     }
     let selection: Option<Selection> = edits.map(|edits| mem::take(&mut edits.selection));
     let selection = selection.unwrap_or_default();
@@ -152,8 +156,8 @@ fn join(
     Ok((source, Some(joined)))
 }
 
-fn open_further(args: &Copy, path: &Path) -> Result<SourceTree> {
-    let options = args.source().options(false);
+fn open_further(args: &Copy, path: &Path, source: &SourceArgs) -> Result<SourceTree> {
+    let options = source.options(false);
     let accepts_changes = args.rescue.accept_changed;
     let source = SourceTree::open_further(&Address::of(path)?, &options, accepts_changes)?;
     Ok(source)
@@ -176,7 +180,13 @@ fn split(words: &OsString) -> (PathBuf, &[u8]) {
 fn only_file(args: &Copy, dst: &Path) -> Result<SourceTree> {
     let (_, name) = linux::split_path(dst).context("DST has no file name")?;
     Ok(match &args.paths[..] {
-        [path] => open_further(args, &args.src)?.only_file(path.as_bytes(), name)?,
+        [path] => {
+            let source = open_further(args, &args.src, &args.source())?;
+            source.only_file(path.as_bytes(), name)?
+        }
+        [] if args.source.file.root_hash.is_some() => {
+            bail!("--root-hash is for files in an image, and SRC is copied as it is")
+        }
         [] => SourceTree::of_file(&args.src, name)?,
         _ => bail!("--to file copies one file"),
     })
@@ -320,6 +330,10 @@ fn report(
         if let Some(image) = &summary.image {
             tell(&format!("image {}", image.manifest));
         }
+        if let Some(tree) = &summary.verity {
+            let (hash, offset) = (text::of_digits(&tree.root_hash), tree.offset);
+            tell(&format!("root hash {hash}, hash offset {offset}"));
+        }
         let CopySummary {
             files,
             read_bytes,
@@ -408,6 +422,10 @@ fn object(
         }
         None => object,
     };
+    let object = match &summary.verity {
+        Some(tree) => object.object("verity", of_verity(tree)),
+        None => object,
+    };
     let object = match peak_memory() {
         Some(bytes) => object.number("peak_memory_bytes", bytes),
         None => object,
@@ -420,6 +438,17 @@ fn object(
         .list("losses", losses)
         .texts("not_preserved", not_preserved.map(String::as_str))
         .texts("notes", words.notes.iter().map(String::as_str))
+}
+
+/// A hash tree of dm-verity.
+fn of_verity(tree: &HashTree) -> Object {
+    Object::new()
+        .text("root_hash", &text::of_digits(&tree.root_hash))
+        .text("salt", &text::of_digits(&tree.salt))
+        .text("uuid", &text::of_uuid(&tree.uuid))
+        .number("data_blocks", tree.data_blocks)
+        .number("hash_offset", tree.offset)
+        .number("hash_bytes", tree.bytes)
 }
 
 /// The units of an EROFS image, and its parts that are no content.

@@ -82,6 +82,9 @@ pub(crate) fn run(args: &Info) -> Result<()> {
     let address = Address::of(&args.image)?;
     let open = || format!("open {}", address.name());
     if address.is_container_image() {
+        if source.file.root_hash.is_some() {
+            bail!("{}: a container image: --root-hash does not apply", open());
+        }
         return show_container_images(&address, args, "a container image");
     }
     address.refuse_container_image()?;

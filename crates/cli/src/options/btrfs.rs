@@ -11,7 +11,7 @@ use restow::{ChecksumType, CopyOptions, NewSubvolume, Profile, Rule};
 use tree::HostTimes;
 use tree::edit::Patterns;
 
-use super::bytes::bytes;
+use super::bytes::{bytes, hexadecimal};
 use super::image::{ImageArgs, epoch};
 
 /// How btrfs images are written.
@@ -154,21 +154,9 @@ fn profile(words: &str) -> Result<Profile> {
 
 /// The bytes of a UUID.
 pub(crate) fn uuid(words: &str) -> Result<[u8; 16]> {
-    let digits: Vec<u8> = words.bytes().filter(|&byte| byte != b'-').collect();
-    let wrong = || anyhow!("must be 32 hexadecimal digits, with or without hyphens, not all zero");
-    let mut uuid = [0; 16];
-    // `from_str_radix` accepts a sign.
-    if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(wrong());
-    }
-    for (byte, pair) in uuid.iter_mut().zip(digits.chunks(2)) {
-        let text = std::str::from_utf8(pair).map_err(|_| wrong())?;
-        *byte = u8::from_str_radix(text, 16).map_err(|_| wrong())?;
-    }
-    if uuid == [0; 16] {
-        return Err(wrong());
-    }
-    Ok(uuid)
+    let uuid = hexadecimal(&words.replace('-', "")).and_then(|bytes| bytes.try_into().ok());
+    (uuid.filter(|uuid| *uuid != [0; 16]))
+        .context("must be 32 hexadecimal digits, with or without hyphens, not all zero")
 }
 
 impl BtrfsArgs {

@@ -1,8 +1,17 @@
-//! Sizes on the command line.
+//! Sizes and bytes on the command line.
 
 use anyhow::{Context, Result, bail};
 
 const SUFFIX: &str = "must be a number of bytes, as in 4096, 16K, 1.5G, 1GiB or 2GB";
+
+/// Parses pairs of hexadecimal digits.
+pub(crate) fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| match *pair {
+        [high, low] => Some(char::from(high).to_digit(16)? << 4 | char::from(low).to_digit(16)?),
+        _ => None,
+    });
+    pairs.map(|byte| u8::try_from(byte?).ok()).collect()
+}
 
 /// Parses a number of bytes, such as `4096`, `16K`, `1.5G`, `1GiB` or `2GB`.
 ///

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use restow::VerityOptions;
 use tree::Verify;
+
+use super::bytes::hexadecimal;
 
 /// How images of either format are written.
 #[derive(Clone, Debug, Args)]
@@ -72,6 +75,34 @@ pub(crate) struct ImageArgs {
     /// Skip verification
     #[arg(long)]
     no_verify: bool,
+
+    /// Append a hash tree of dm-verity to the image, or write it to FILE, and print its root hash
+    ///
+    /// The tree is one of `veritysetup format`: version 1, SHA-256, blocks of 4096 bytes. Its UUID
+    /// is that of the image, or for SquashFS a hash of the superblock. `veritysetup open` takes the
+    /// printed hash offset as --hash-offset.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true
+    )]
+    verity: Option<Option<PathBuf>>,
+
+    /// The salt of --verity, as hexadecimal digits, or `-` for none [default: the SHA-256 of the
+    /// UUID]
+    #[arg(long, value_name = "SALT", value_parser = salt, requires = "verity")]
+    verity_salt: Option<Salt>,
+}
+
+/// The bytes of a salt.
+#[derive(Clone, Debug)]
+struct Salt(Vec<u8>);
+
+fn salt(words: &str) -> Result<Salt> {
+    let bytes = hexadecimal(if words == "-" { "" } else { words });
+    let bytes = bytes.filter(|bytes| bytes.len() <= 256);
+    (bytes.map(Salt)).context("must be `-` or at most 256 bytes as hexadecimal digits")
 }
 
 /// How data that is copied in compressed form is verified.
@@ -84,6 +115,13 @@ enum VerifyKept {
 }
 
 impl ImageArgs {
+    /// The hash tree to add.
+    pub(crate) fn verity(&self) -> Option<VerityOptions> {
+        let salt = self.verity_salt.as_ref().map(|salt| salt.0.clone());
+        let options = VerityOptions::default().salt(salt);
+        Some(options.file(self.verity.clone()?))
+    }
+
     /// The data that is decoded again before the image counts as finished.
     pub(crate) fn verify(&self) -> Verify {
         match self.verify {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use restow::{Address, DiskFile, ImageAt, OpenOptions, Platform, SourceTree};
+use restow::{Address, DiskFile, ImageAt, OpenOptions, Platform, SourceTree, VerityRoot};
 
-use super::bytes::bytes;
+use super::bytes::{bytes, hexadecimal};
 
 /// The help of arguments that name a tree.
 pub(crate) const SOURCE_HELP: &str = "\
@@ -132,6 +132,48 @@ pub(crate) struct ImageFileArgs {
     /// A name in a disk file is followed only to a regular file in or below its directory.
     #[arg(long, value_name = "FILE", help_heading = "Image sources")]
     pub(crate) backing: Vec<PathBuf>,
+
+    /// Verify each block of the image with this root hash of dm-verity before it is used
+    ///
+    /// The hash tree is behind the image, as `restow copy --verity` puts it, or in the FILE of
+    /// --hash-tree; on a device that is longer, --hash-offset gives its place. The hash is of SRC,
+    /// or of the first image, alone.
+    #[arg(
+        long,
+        value_name = "HASH",
+        value_parser = root_hash,
+        help_heading = "Image sources"
+    )]
+    pub(crate) root_hash: Option<RootHash>,
+
+    /// The hash tree of --root-hash is in FILE
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "root_hash",
+        help_heading = "Image sources"
+    )]
+    pub(crate) hash_tree: Option<PathBuf>,
+
+    /// The hash tree of --root-hash begins at this byte of its FILE, or of the image [default: 0 in
+    /// FILE; otherwise where a tree begins with which the image ends]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_parser = bytes,
+        requires = "root_hash",
+        help_heading = "Image sources"
+    )]
+    pub(crate) hash_offset: Option<u64>,
+}
+
+/// The hash at the root of a hash tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RootHash([u8; 32]);
+
+fn root_hash(words: &str) -> Result<RootHash> {
+    let hash = hexadecimal(words).and_then(|bytes| bytes.try_into().ok());
+    hash.map(RootHash).context("must be 64 hexadecimal digits")
 }
 
 pub(crate) fn image_at(words: &str) -> Result<ImageAt> {
@@ -240,6 +282,7 @@ impl SourceArgs {
         let first = self.options(false);
         let mut second = first.clone();
         second.image_at = second_image_at.or(first.image_at);
+        second.verity = None;
         let sources = SourceTree::open_pair(addresses, [&first, &second])?;
         if second_image_at.is_some() && sources[1].directory().is_some() {
             bail!("a directory: --second-image-at does not apply");
@@ -338,6 +381,10 @@ impl ImageFileArgs {
         options.devices.clone_from(&self.device);
         options.image_at = self.image_at;
         options.backing.clone_from(&self.backing);
+        options.verity = self.root_hash.map(|root| {
+            let root = VerityRoot::new(root.0).file(self.hash_tree.clone());
+            root.offset(self.hash_offset)
+        });
         options
     }
 

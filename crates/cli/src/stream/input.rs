@@ -44,8 +44,7 @@ impl<R: Read> Hashed<R> {
 
     /// The digest of the bytes read, in hexadecimal.
     pub(crate) fn finish(self) -> Option<String> {
-        let digest = self.digest?.finish();
-        Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        Some(text::of_digits(&self.digest?.finish()))
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Stream {
 
 #[derive(Debug, Subcommand)]
 enum StreamCommand {
-    Verify(Verify),
+    Verify(Box<Verify>),
     Info(Info),
     Dump(Dump),
     Undump(Undump),

@@ -54,6 +54,7 @@ mod stream; // send streams
 mod times; // which times of files an image gets
 mod typed; // names, sizes, dates and patterns as people type them
 mod usage; // where the stored bytes are, as compsize counts them
+mod verity; // hash trees of dm-verity
 mod words; // help, messages and exit codes
 
 use std::ffi::OsStr;

@@ -29,13 +29,16 @@ pub(super) fn write(
         .duplicates(all.duplicates)
         .skip_unreadable(all.skips())
         .verify(all.verify);
+    let tree = job.tree_output()?;
     let output = job.output()?;
     let made = btrfs::create(inventory, &options, all.parallel, progress, &output);
-    let mut summary = job.finish(made, output)?;
+    let bytes = |made: &btrfs::CreateSummary| made.image.image_bytes;
+    let (mut summary, verity) = job.finish_image(made, (output, tree), bytes)?;
     let image = &mut summary.image;
     let unreadable = std::mem::take(&mut image.unreadable);
     let unstored = std::mem::take(&mut image.lost_xattrs);
     let mut result = CopySummary::of_image(&summary.image, all.reuse.is_some());
+    result.verity = verity;
     result.files = inventory.entry_count().into();
     result.used_bytes = Some(summary.image.data_bytes + summary.metadata_bytes);
     result.losses = job.losses(unreadable);

@@ -26,12 +26,15 @@ pub(super) fn write(
         .epoch(all.epoch)
         .skip_unreadable(all.skips())
         .verify(all.verify);
+    let tree = job.tree_output()?;
     let mut output = job.output()?;
     let made = erofs::create(inventory, &options, all.parallel, progress, &mut output);
-    let mut summary = job.finish(made, output)?;
+    let bytes = |made: &erofs::ErofsSummary| made.image.image_bytes;
+    let (mut summary, verity) = job.finish_image(made, (output, tree), bytes)?;
     let unreadable = std::mem::take(&mut summary.image.unreadable);
     let unstored = std::mem::take(&mut summary.image.lost_xattrs);
     let mut result = CopySummary::of_image(&summary.image, all.reuse.is_some());
+    result.verity = verity;
     result.files = inventory.entry_count().into();
     result.losses = job.losses(unreadable);
     let xattrs = lost_xattrs(unstored, "EROFS cannot hold it");

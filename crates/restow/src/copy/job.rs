@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{self, Path};
 use std::sync::Arc;
 
 use tree::edit::{Edited, Edits, PackingChoice, Selection};
@@ -13,8 +13,9 @@ use tree::{FileId, FileKind, FileSystem, Inventory, Output};
 use super::format::{Format, is_stream};
 use super::options::CopyOptions;
 use super::summary::{CopyLoss, LossReason};
-use crate::error::During;
-use crate::{Error, ImageDestination, Result, SourceTree, text};
+use crate::error::{During, refuse};
+use crate::verity::add_tree;
+use crate::{Error, HashTree, ImageDestination, Result, SourceTree, text};
 
 /// A copy whose source is listed, before anything is written.
 pub struct CopyJob<'a> {
@@ -171,6 +172,47 @@ impl<'a> CopyJob<'a> {
         let made = self.name_error(made)?;
         output.commit().during(|| self.on_dst("finish"))?;
         Ok(made)
+    }
+
+    /// Creates the file for the hash tree of an image, if it gets one.
+    pub(super) fn tree_output(&self) -> Result<Option<Output>> {
+        let file = self.options.verity.as_ref();
+        let Some(file) = file.and_then(|verity| verity.file.as_deref()) else {
+            return Ok(None);
+        };
+        if path::absolute(file)? == path::absolute(self.dst)? {
+            refuse!("the hash tree cannot be written to the file of the image");
+        }
+        let name = || format!("create {}", text::of_host_path(file, "-"));
+        let output = Output::create(file, self.options.overwrite).during(name)?;
+        Ok(Some(output))
+    }
+
+    /// Finishes an image as [`CopyJob::finish`] does, with its hash tree. A file with the tree gets
+    /// its name first, so that no image is without one.
+    pub(super) fn finish_image<T>(
+        &self,
+        made: tree::Result<T>,
+        (output, tree): (Output, Option<Output>),
+        image_bytes: impl Fn(&T) -> u64,
+    ) -> Result<(T, Option<HashTree>)> {
+        let made = self.name_error(made)?;
+        let add = |options| {
+            let image = (self.format, image_bytes(&made));
+            let added = add_tree(
+                (&output, tree.as_ref()),
+                image,
+                options,
+                self.options.parallel,
+            );
+            added.during(|| self.on_dst("add a hash tree to"))
+        };
+        let verity = self.options.verity.as_ref().map(add).transpose()?;
+        if let Some(tree) = tree {
+            tree.commit()
+                .during(|| self.on_dst("finish the hash tree of"))?;
+        }
+        Ok((self.finish(Ok(made), output)?, verity))
     }
 
     /// Names the file or the destination that an error concerns.

@@ -15,7 +15,7 @@ use tree::{
 };
 
 use super::format::Format;
-use crate::{Error, Result, text};
+use crate::{Error, Result, VerityOptions, text};
 
 /// How a tree is copied. Options for another format than that of the destination have no effect.
 #[derive(Debug)]
@@ -61,6 +61,8 @@ pub struct CopyOptions {
     pub duplicates: bool,
     /// Images: data that is decoded again before the image counts as finished.
     pub verify: Verify,
+    /// Images: add a hash tree of dm-verity.
+    pub verity: Option<VerityOptions>,
     /// Images: no time of a file is later, in seconds since 1970.
     pub epoch: Option<i64>,
     /// btrfs images: the times that files of a directory of this machine get.
@@ -162,6 +164,7 @@ impl Default for CopyOptions {
             trust_mtime: false,
             duplicates: true,
             verify: Verify::Encoded,
+            verity: None,
             epoch: None,
             host_times: HostTimes::Modification,
             squashfs: squashfs::Options::default(),
@@ -198,6 +201,7 @@ setters!(CopyOptions {
     trust_mtime: bool,
     duplicates: bool,
     verify: Verify,
+    verity: Option<VerityOptions>,
     epoch: Option<i64>,
     host_times: HostTimes,
     squashfs: squashfs::Options,

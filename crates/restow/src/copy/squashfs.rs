@@ -35,11 +35,14 @@ pub(super) fn write(
     refuse_excess_holes(job, &options)?;
     // The writer does not have to look for holes again.
     let options = options.sparse_max(u64::MAX);
+    let tree = job.tree_output()?;
     let mut output = job.output()?;
     let made = squashfs::create(inventory, &options, all.parallel, progress, &mut output);
-    let mut summary = job.finish(made, output)?;
+    let bytes = |made: &squashfs::CreateSummary| made.image.image_bytes;
+    let (mut summary, verity) = job.finish_image(made, (output, tree), bytes)?;
     let unreadable = std::mem::take(&mut summary.image.unreadable);
     let mut result = CopySummary::of_image(&summary.image, all.reuse.is_some());
+    result.verity = verity;
     result.files = inventory.entry_count().into();
     result.losses = job.losses(unreadable);
     let xattrs = lost_xattrs(

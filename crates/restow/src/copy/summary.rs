@@ -5,6 +5,8 @@ use std::ops::Range;
 use tree::extract::Unrestored;
 use tree::{Error, ImageSummary, KeptCount};
 
+use crate::HashTree;
+
 /// The result of a copy.
 #[derive(Debug, Default)]
 #[non_exhaustive]
@@ -33,6 +35,8 @@ pub struct CopySummary {
     pub erofs: Option<::erofs::ErofsSummary>,
     /// The same of a btrfs image.
     pub btrfs: Option<::btrfs::CreateSummary>,
+    /// The hash tree of an image.
+    pub verity: Option<HashTree>,
     /// The digests of a container image.
     pub image: Option<::oci::WrittenImage>,
 }

@@ -105,8 +105,7 @@ pub(super) fn digest(dir: &OwnedFd) -> tree::Result<String> {
         digest.update(&stat.mtime.nanoseconds.to_le_bytes());
         Ok(())
     })?;
-    let digest = digest.finish();
-    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(text::of_digits(&digest.finish()))
 }
 
 fn emit(entry: &RecordedSubvolume) -> String {
