@@ -1,4 +1,4 @@
-//! Arbitrary bytes as a tar archive, asked everything that can be asked.
+//! Arbitrary bytes as a tar archive, and as one of cpio, asked everything that can be asked.
 //!
 //! Asserts: no panic; what is said twice is the same; what is read and written again is the same
 //! tree; and, by the limits below, bounded time and memory. The checksums of the first headers are
@@ -7,9 +7,11 @@
 //! `cargo +nightly fuzz run tar fuzz/corpus/tar fuzz/seeds/tar`
 #![no_main]
 
+use std::sync::Arc;
+
 use libfuzzer_sys::fuzz_target;
 use restow_fuzz::limits;
-use tree::tar::{self, Tar};
+use tree::tar::{self, Tar, TarOptions};
 use tree::{Aspects, FileKind, FileSystem, Inventory, Limits, NoProgress, Parallel, manifest};
 
 const BLOCK: usize = 512;
@@ -70,8 +72,17 @@ fn manifest(fs: &dyn FileSystem) -> String {
     String::from_utf8(text).expect("a manifest is ASCII")
 }
 
+fn read_cpio(data: &[u8]) {
+    let archive = Arc::new([b"070701", data].concat());
+    let options = TarOptions { skip_damaged: data.first() == Some(&0), ..TarOptions::default() };
+    if let Ok(fs) = Tar::open_cpio(archive, limits(), options, &std::env::temp_dir()) {
+        let _ = testkit::use_all(&fs, &limits());
+    }
+}
+
 fuzz_target!(|data: &[u8]| {
     read(data.to_vec());
+    read_cpio(data);
     let mut mended = data.to_vec();
     mend(&mut mended);
     read(mended);

@@ -47,8 +47,8 @@ Examples:
 
 Exit codes: 0 no errors; 1 errors found; 2 failure.")]
 pub(crate) struct Check {
-    /// A SquashFS, btrfs or EROFS image, tar archive, send stream or container image; `-` is
-    /// standard input
+    /// A SquashFS, btrfs or EROFS image, tar or cpio archive, send stream or container image; `-`
+    /// is standard input
     image: PathBuf,
 
     /// Do not read file contents
@@ -176,6 +176,7 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
             stream::check(&address, input, how, (args.silent, args.threads))
         }
         Container::Tar(input, wrapper) => check_tar(input, wrapper, &name, args),
+        Container::Cpio(input) => check_tar(input, None, &name, args),
         other => bail!("{}: {}, which check does not verify", open(), other.noun()),
     }
 }

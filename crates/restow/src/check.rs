@@ -26,9 +26,10 @@ pub struct ArchiveCheck {
     pub bytes: u64,
 }
 
-/// Verifies a tar archive: the checksums and the content of all headers, the paths, the attributes,
-/// and the end marker; of a compressed one, that all of it decompresses and matches its checksums,
-/// and that a seek table fits its frames. File contents have no checksums of their own.
+/// Verifies a tar archive, or one of cpio: the checksums and the content of all headers, the paths,
+/// the attributes, and the end marker; of a compressed one, that all of it decompresses and matches
+/// its checksums, and that a seek table fits its frames. File contents have no checksums of their
+/// own.
 ///
 /// # Errors
 /// It cannot be read.
@@ -66,7 +67,7 @@ pub fn check_archive(
     } else if let Some(cut) = tar.cut() {
         report(copied(cut).into());
     } else if let Some(at) = tar.notes().no_end_at {
-        let what = "tar has no end marker: it may have been cut off between two members";
+        let what = "archive has no end marker: it may have been cut off between two members";
         report(tree::Error::Corrupt(Corrupt { what, at, got: at }).into());
     }
     let names = check_names(&tar, &mut |error| report(error.into()))?;
@@ -153,6 +154,9 @@ pub fn check(
             }
             Container::Tar(input, wrapper) => {
                 check_archive(input, wrapper, &OpenOptions::default(), report)?.findings
+            }
+            Container::Cpio(input) => {
+                check_archive(input, None, &OpenOptions::default(), report)?.findings
             }
             other => refuse!("{}, not an image", other.noun()),
         })

@@ -42,6 +42,8 @@ pub enum Container {
     Directory(Box<HostDir>),
     /// A tar archive; the format that it is compressed with as a whole.
     Tar(Input, Option<Wrapper>),
+    /// An archive of cpio, or an initramfs.
+    Cpio(Input),
     /// A SquashFS image.
     Squashfs(ImageRange),
     /// A btrfs image.
@@ -207,6 +209,7 @@ impl Container {
             },
             Magic::SendStream => Ok(Container::SendStream(input)),
             Magic::Tar => Ok(Container::Tar(input, None)),
+            Magic::Cpio => Ok(Container::Cpio(input)),
             Magic::Wrapped(wrapper) => Ok(Container::Tar(input, Some(wrapper))),
             Magic::Unknown if start.is_empty() => refuse!("the file is empty"),
             Magic::Unknown => {
@@ -235,6 +238,7 @@ impl Container {
         match self {
             Container::Directory(_) => "a directory",
             Container::Tar(_, None) => "a tar archive",
+            Container::Cpio(_) => "a cpio archive",
             Container::Tar(_, Some(_)) => "a compressed file",
             Container::Squashfs(_) => "a SquashFS image",
             Container::Btrfs(_) => "a btrfs image",
@@ -290,7 +294,7 @@ fn on_disk(
         Magic::Btrfs => Ok(Container::Btrfs(image)),
         Magic::Erofs => Ok(Container::Erofs(image)),
         Magic::SendStream => refuse!("{holds} a btrfs send stream; only images are read there"),
-        Magic::Tar => refuse!("{holds} a tar archive; only images are read there"),
+        Magic::Tar | Magic::Cpio => refuse!("{holds} an archive; only images are read there"),
         Magic::Wrapped(_) => refuse!("{holds} a compressed file; only images are read there"),
         Magic::Unknown if start.iter().all(|&byte| byte == 0) && !has_btrfs_superblock(bytes)? => {
             refuse!("{holds} only zeros at its beginning")
@@ -484,6 +488,7 @@ enum Magic {
     Erofs,
     SendStream,
     Tar,
+    Cpio,
     /// Compressed in a way that restow reads.
     Wrapped(Wrapper),
     Unknown,
@@ -512,6 +517,9 @@ impl Magic {
         // that has them.
         if Tar::recognises(start) {
             return Magic::Tar;
+        }
+        if Tar::recognises_cpio(start) {
+            return Magic::Cpio;
         }
         if let Some(wrapper) = Wrapper::of(start) {
             return Magic::Wrapped(wrapper);

@@ -282,7 +282,14 @@ impl OpenedTar {
             skip_damaged: options.skip_damaged,
             implied: options.implied_dirs,
         };
-        let opened = Tar::open_with(archive, Limits::default(), how);
+        let mut start = vec![0; archive.size()?.min(512) as usize];
+        archive.read_exact_at(&mut start, 0)?;
+        let opened = if Tar::recognises_cpio(&start) && !Tar::recognises(&start) {
+            let spool_dir = &options.spool_dir;
+            Tar::open_cpio(Arc::from(archive), Limits::default(), how, spool_dir)
+        } else {
+            Tar::open_with(archive, Limits::default(), how)
+        };
         let tar = opened.map_err(|error| match error {
             error @ tree::Error::Corrupt(_) => Error::UnreadableFile {
                 operation: "read its members".to_owned(),

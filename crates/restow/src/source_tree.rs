@@ -16,6 +16,7 @@ use tree::{ByPath, DirEntry, FileSystem, FollowedDir, HostDir, HostTimes, Joined
 use crate::address::ImageName;
 use crate::container_image::{self, ContainerImage};
 use crate::error::{During, refuse};
+use crate::input::OpenedTar;
 use crate::open_options::MountPoints;
 use crate::overlay::{OverlayLayers, reads_trusted_attributes};
 use crate::{
@@ -261,7 +262,7 @@ impl SourceTree {
     ) -> Result<SourceTree> {
         let has_directories = matches!(
             container,
-            Container::Squashfs(_) | Container::Erofs(_) | Container::Tar(..)
+            Container::Squashfs(_) | Container::Erofs(_) | Container::Tar(..) | Container::Cpio(_)
         );
         let directory = address.subvolume.as_ref().filter(|_| has_directories);
         let disk_file = container.disk_file().cloned();
@@ -302,22 +303,20 @@ impl SourceTree {
                     .extend((verity > 0).then_some(SourceNote::VerityNotRead(verity)));
                 source
             }
+            Container::Cpio(input) => SourceTree::of_tar(input.open_tar(None, options)?, address),
             Container::Tar(input, wrapper) => {
                 let opened = input.open_tar(wrapper, options)?;
-                let (notes, lost) = SourceNote::of_tar(&opened);
-                let tar = Arc::new(opened.tar);
                 let may_be_image = address.image == ImageName::Recognised && directory.is_none();
-                match may_be_image.then(|| ImageLayout::kind_of(&*tar)).flatten() {
+                match may_be_image
+                    .then(|| ImageLayout::kind_of(&opened.tar))
+                    .flatten()
+                {
                     // Remarks about the archive do not matter: digests show that all is there.
                     Some(kind) => {
-                        let layout = ImageLayout::open(tar, kind)?;
+                        let layout = ImageLayout::open(Arc::new(opened.tar), kind)?;
                         SourceTree::of_layout(&layout, address, options, known)?
                     }
-                    None => SourceTree {
-                        notes,
-                        lost,
-                        ..SourceTree::of(tar, SourceFormat::Other, address)
-                    },
+                    None => SourceTree::of_tar(opened, address),
                 }
             }
         };
@@ -325,6 +324,16 @@ impl SourceTree {
         match directory {
             Some(path) => source.below(path.as_bytes()),
             None => Ok(source),
+        }
+    }
+
+    /// An archive, with the remarks about it.
+    fn of_tar(opened: OpenedTar, address: &Address) -> SourceTree {
+        let (notes, lost) = SourceNote::of_tar(&opened);
+        SourceTree {
+            notes,
+            lost,
+            ..SourceTree::of(Arc::new(opened.tar), SourceFormat::Other, address)
         }
     }
 

@@ -98,7 +98,12 @@ pub struct SequentialReader<R> {
 impl<R: ReadAt> SequentialReader<R> {
     /// Begins at the first byte.
     pub fn new(source: R) -> SequentialReader<R> {
-        SequentialReader { source, at: 0 }
+        SequentialReader::starting_at(source, 0)
+    }
+
+    /// Begins at this byte.
+    pub fn starting_at(source: R, at: u64) -> SequentialReader<R> {
+        SequentialReader { source, at }
     }
 }
 

@@ -33,15 +33,16 @@ layer with the differences on those of this one, as in oci:DIR:NAME";
 ///
 /// The format of SRC is detected from its content. The format of DST follows from its name: `.tar`
 /// and `-` are tar archives, `.tar.gz` (`.tgz`), `.tar.xz` (`.txz`) and `.tar.zst` (`.tzst`)
-/// compressed ones; `.squashfs`, `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a
-/// btrfs image; `.erofs` is an EROFS image; `.stream` and `.send` are btrfs send streams;
-/// `oci:DIR[:NAME]` and `oci-archive:FILE[:NAME]` are container images; a name without an ending
-/// is a directory, and other endings are refused. `--to` overrides this. If DST is an existing
-/// directory, it must be empty, or `--merge` or `--replace` must decide about its contents; that
-/// of container images may have others. DST appears under its final name only when it is complete
-/// and on disk: an error or Ctrl-C leaves nothing behind. Only a block device is written in place.
-/// After `kill -9` or a power failure, a name like `.DST.restow-PID-N.tmp` can be left beside DST,
-/// or `..restow-PID-N.tmp` in it with `--merge`; the next copy to the same DST removes it.
+/// compressed ones; `.cpio` and `.cpio.zst` are cpio archives, as of an initramfs; `.squashfs`,
+/// `.sqfs`, `.sfs` and `.snap` are SquashFS images; `.btrfs` is a btrfs image; `.erofs` is an EROFS
+/// image; `.stream` and `.send` are btrfs send streams; `oci:DIR[:NAME]` and
+/// `oci-archive:FILE[:NAME]` are container images; a name without an ending is a directory, and
+/// other endings are refused. `--to` overrides this. If DST is an existing directory, it must be
+/// empty, or `--merge` or `--replace` must decide about its contents; that of container images may
+/// have others. DST appears under its final name only when it is complete and on disk: an error or
+/// Ctrl-C leaves nothing behind. Only a block device is written in place. After `kill -9` or a
+/// power failure, a name like `.DST.restow-PID-N.tmp` can be left beside DST, or
+/// `..restow-PID-N.tmp` in it with `--merge`; the next copy to the same DST removes it.
 #[derive(Debug, Args)]
 #[command(mut_arg("base", |it| it.value_name("STREAM|IMAGE").help(BASE_HELP).long_help(BASE_HELP)))]
 #[command(after_help = "\
@@ -214,13 +215,15 @@ pub(crate) struct DestinationFormat(Format);
 
 impl ValueEnum for DestinationFormat {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [DestinationFormat; 12] = [
+        const ALL: [DestinationFormat; 14] = [
             DestinationFormat(Format::Dir),
             DestinationFormat(Format::File),
             DestinationFormat(Format::Tar),
             DestinationFormat(Format::TarGz),
             DestinationFormat(Format::TarXz),
             DestinationFormat(Format::TarZst),
+            DestinationFormat(Format::Cpio),
+            DestinationFormat(Format::CpioZst),
             DestinationFormat(Format::Squashfs),
             DestinationFormat(Format::Btrfs),
             DestinationFormat(Format::Erofs),
@@ -242,6 +245,8 @@ impl ValueEnum for DestinationFormat {
             Format::TarGz => ("tar.gz", "A tar archive, compressed with gzip"),
             Format::TarXz => ("tar.xz", "A tar archive, compressed with xz"),
             Format::TarZst => ("tar.zst", "A tar archive, compressed with zstd"),
+            Format::Cpio => ("cpio", "A cpio archive (newc), as of an initramfs"),
+            Format::CpioZst => ("cpio.zst", "The same, compressed with zstd"),
             Format::Squashfs => ("squashfs", "A SquashFS image"),
             Format::Btrfs => ("btrfs", "A btrfs image"),
             Format::Erofs => ("erofs", "An EROFS image"),
@@ -323,10 +328,13 @@ impl Copy {
             }
             Format::Stream => self.set_stream(&mut options)?,
             Format::Oci | Format::OciArchive => self.set_image(&mut options)?,
-            Format::TarGz | Format::TarXz | Format::TarZst => {
+            Format::TarGz | Format::TarXz | Format::TarZst | Format::CpioZst => {
                 options.level = level(format.wrapper(), self.image.compress.as_deref())?;
             }
-            Format::Tar | Format::Dir | Format::File => {}
+            Format::Tar | Format::Cpio | Format::Dir | Format::File => {}
+        }
+        if matches!(format, Format::Cpio | Format::CpioZst) {
+            options.epoch = epoch()?;
         }
         Ok(options)
     }

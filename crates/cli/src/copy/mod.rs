@@ -351,6 +351,7 @@ fn report(
             | Format::TarGz
             | Format::TarXz
             | Format::TarZst
+            | Format::CpioZst
             | Format::Oci
             | Format::OciArchive
                 if stored > 0 =>

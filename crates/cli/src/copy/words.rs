@@ -132,7 +132,7 @@ fn of_unpreserved(lost: &Unpreserved, source: &SourceTree) -> Option<String> {
             text::of_name(name)
         ),
         Unpreserved::Time(path) => format!(
-            "{}: modification time changed to the nearest that SquashFS can hold",
+            "{}: modification time changed to the nearest that the format can hold",
             name(path)
         ),
         Unpreserved::Links(path) => format!(

@@ -12,13 +12,13 @@ use super::bytes::{bytes, hexadecimal};
 
 /// The help of arguments that name a tree.
 pub(crate) const SOURCE_HELP: &str = "\
-A directory, tar archive, SquashFS, btrfs or EROFS image, btrfs send stream or container image; `-` is standard input";
+A directory, tar or cpio archive, SquashFS, btrfs or EROFS image, btrfs send stream or container image; `-` is standard input";
 
 /// The same in full, with the syntax of `restow::Address`.
 pub(crate) const SOURCE_LONG_HELP: &str = "\
-A directory, tar archive, SquashFS, btrfs or EROFS image, btrfs send stream or container image; `-` is standard input
+A directory, tar or cpio archive, SquashFS, btrfs or EROFS image, btrfs send stream or container image; `-` is standard input
 
-FILE:PATH selects a directory of a tar archive or image, as in `src.tar.gz:src/doc`. In a btrfs image, it selects the \
+FILE:PATH selects a directory of an archive or image, as in `src.tar.gz:src/doc`. In a btrfs image, it selects the \
 subvolume of that name if there is one, as in `disk.btrfs:home`, or a directory of a subvolume, as in \
 `disk.btrfs:home/user`; IMAGE:ID selects a subvolume by its number, as in `disk.btrfs:257`. A file whose \
 name contains colons is always found by its full name; to select the subvolume `home` even if there is a file \

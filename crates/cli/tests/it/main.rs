@@ -8,6 +8,7 @@ mod chain; // daily backups: sent, kept, restored, cut, damaged and forged
 mod cloned; // directories that share their data with the source
 mod compat; // the command lines of other programs
 mod copy; // directories and tar archives in all directions, compared by programs that are not ours
+mod cpio; // archives of cpio, and initramfs
 mod disk_files; // disk files of virtual machines
 mod erofs; // EROFS images
 mod escapes; // names that would steer a terminal, printed by every command

@@ -527,7 +527,7 @@ fn check_takes_archives_and_streams() {
     fs::write(dir.join("end.tar"), &whole[..1024]).unwrap();
     let (code, words, _) = check(&["end.tar"]);
     assert_eq!(
-        (code, words.contains("tar has no end marker")),
+        (code, words.contains("archive has no end marker")),
         (1, true),
         "{words}"
     );

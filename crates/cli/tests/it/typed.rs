@@ -163,8 +163,8 @@ fn archives_of_other_kinds_name_the_program_that_reads_them() {
         ),
         (
             "x.cpio",
-            b"070701000",
-            "a cpio archive; pipe its content into restow: `bsdtar -cf - @x.cpio | restow copy - DST`",
+            b"\xc7\x71\0\0",
+            "a binary cpio archive; pipe its content into restow: `bsdtar -cf - @x.cpio | restow copy - DST`",
         ),
         (
             "x.iso",

@@ -27,6 +27,10 @@ pub enum Format {
     TarXz,
     /// A tar archive, compressed with zstd.
     TarZst,
+    /// An archive of cpio (newc), as of an initramfs.
+    Cpio,
+    /// The same, compressed with zstd.
+    CpioZst,
     /// A SquashFS image.
     Squashfs,
     /// A btrfs image.
@@ -76,10 +80,11 @@ impl Format {
         match self {
             Format::TarGz => Some(Wrapper::Gzip),
             Format::TarXz => Some(Wrapper::Xz),
-            Format::TarZst => Some(Wrapper::Zstd),
+            Format::TarZst | Format::CpioZst => Some(Wrapper::Zstd),
             Format::Dir
             | Format::File
             | Format::Tar
+            | Format::Cpio
             | Format::Squashfs
             | Format::Btrfs
             | Format::Erofs
@@ -109,12 +114,18 @@ impl Format {
             Format::Dir => "a directory",
             Format::File => "a file",
             Format::Tar | Format::TarGz | Format::TarXz | Format::TarZst => "a tar archive",
+            Format::Cpio | Format::CpioZst => "a cpio archive",
             Format::Squashfs => "a SquashFS image",
             Format::Btrfs => "a btrfs image",
             Format::Erofs => "an EROFS image",
             Format::Stream => "a btrfs send stream",
             Format::Oci | Format::OciArchive => "a container image",
         }
+    }
+
+    /// Whether `CopyOptions::epoch` limits the times of its files before they are written.
+    pub(crate) fn has_limited_times(self) -> bool {
+        self.is_container_image() || matches!(self, Format::Cpio | Format::CpioZst)
     }
 
     /// Whether it is a container image.
@@ -181,13 +192,18 @@ fn format_of_name(path: &Path) -> Result<Format> {
             b"tgz" => Format::TarGz,
             b"txz" => Format::TarXz,
             b"tzst" => Format::TarZst,
-            b"gz" if is_tar(path) => Format::TarGz,
-            b"xz" if is_tar(path) => Format::TarXz,
-            b"zst" if is_tar(path) => Format::TarZst,
+            b"cpio" => Format::Cpio,
+            b"zst" if is(path, "cpio") => Format::CpioZst,
+            b"gz" | b"xz" | b"lz4" if is(path, "cpio") => refuse!(
+                "restow compresses cpio archives with zstd; for others, write to `-` with --to cpio and pipe it into a compressor"
+            ),
+            b"gz" if is(path, "tar") => Format::TarGz,
+            b"xz" if is(path, "tar") => Format::TarXz,
+            b"zst" if is(path, "tar") => Format::TarZst,
             b"bz2" | b"tbz2" | b"lz4" | b"lz" => refuse!(
                 "restow compresses archives with gzip, xz or zstd; for others, write to `-` and pipe it into a compressor"
             ),
-            b"zip" | b"7z" | b"rar" | b"cpio" | b"iso" | b"img" | b"ext4" => refuse!(
+            b"zip" | b"7z" | b"rar" | b"iso" | b"img" | b"ext4" => refuse!(
                 "restow cannot write the format that this name suggests; choose a format with --to"
             ),
             _ if fs::metadata(path).is_ok_and(|there| !there.is_dir()) => {
@@ -206,11 +222,11 @@ fn format_of_name(path: &Path) -> Result<Format> {
     )
 }
 
-/// Whether the name without its last ending is that of a tar archive.
-fn is_tar(path: &Path) -> bool {
+/// Whether the name without its last ending is that of an archive of this kind.
+fn is(path: &Path, kind: &str) -> bool {
     let stem = path.file_stem().map(Path::new);
     let ending = stem.and_then(Path::extension);
-    ending.is_some_and(|ending| ending.eq_ignore_ascii_case("tar"))
+    ending.is_some_and(|ending| ending.eq_ignore_ascii_case(kind))
 }
 
 /// Whether names of directories have this ending: none, the last part of a version, or `.d`.
@@ -243,6 +259,8 @@ mod tests {
             ("a.tgz", Format::TarGz),
             ("a.TAR.XZ", Format::TarXz),
             ("a.tar.zst", Format::TarZst),
+            ("a.cpio", Format::Cpio),
+            ("a.cpio.zst", Format::CpioZst),
             ("a.SQFS", Format::Squashfs),
             ("a.btrfs", Format::Btrfs),
             ("a.erofs", Format::Erofs),
@@ -284,6 +302,7 @@ mod tests {
                 "restow compresses archives with gzip, xz or zstd",
             ),
             ("x.zip", "restow cannot write the format"),
+            ("x.cpio.gz", "restow compresses cpio archives with zstd"),
         ] {
             let error = Format::of(Path::new(name), None).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

@@ -99,7 +99,7 @@ impl<'a> CopyJob<'a> {
         if options.whole_seconds {
             inventory.drop_nanoseconds();
         }
-        if let Some(epoch) = options.epoch.filter(|_| format.is_container_image()) {
+        if let Some(epoch) = options.epoch.filter(|_| format.has_limited_times()) {
             inventory.limit_mtimes(epoch);
         }
         let mut required = selections.iter().filter(|it| !it.optional);

@@ -1,6 +1,7 @@
 //! Copies of trees into every format.
 
 mod btrfs;
+mod cpio;
 mod directory;
 mod erofs;
 mod format;
@@ -87,6 +88,7 @@ impl CopyJob<'_> {
             Format::Tar | Format::TarGz | Format::TarXz | Format::TarZst => {
                 tar::write(self, progress)
             }
+            Format::Cpio | Format::CpioZst => cpio::write(self, progress),
             Format::Squashfs => squashfs::write(self, progress, warn),
             Format::Btrfs => btrfs::write(self, progress, warn),
             Format::Erofs => erofs::write(self, progress, warn),
@@ -121,6 +123,8 @@ impl SourceTree {
             | Format::TarGz
             | Format::TarXz
             | Format::TarZst
+            | Format::Cpio
+            | Format::CpioZst
             | Format::Oci
             | Format::OciArchive => HostTimes::Modification,
             _ => HostTimes::default(),

@@ -43,16 +43,21 @@ pub(super) fn summary(
         let reason = LossReason::Reread(error);
         CopyLoss { path, reason }
     }));
+    let why = "cpio archives hold none";
+    let xattrs = summary.xattrs.into_iter();
+    let xattrs = xattrs.map(|(path, name)| Unpreserved::Xattr {
+        path,
+        name: name.into_vec(),
+        why,
+    });
+    let times = summary.times.into_iter().map(Unpreserved::Time);
+    let sockets = summary.sockets.into_iter().map(Unpreserved::Socket);
     CopySummary {
         files: summary.entries,
         read_bytes: summary.content_bytes,
         written_bytes,
         losses,
-        unpreserved: summary
-            .sockets
-            .into_iter()
-            .map(Unpreserved::Socket)
-            .collect(),
+        unpreserved: sockets.chain(xattrs).chain(times).collect(),
         ..CopySummary::default()
     }
 }

@@ -42,7 +42,12 @@ impl Buffer {
 
     /// Appends zeros up to the next whole block.
     pub(super) fn pad(&mut self) {
-        let len = self.len.next_multiple_of(BLOCK as usize) - self.len;
+        self.pad_to(BLOCK as usize);
+    }
+
+    /// Appends zeros up to the next multiple of a number.
+    pub(super) fn pad_to(&mut self, multiple: usize) {
+        let len = self.len.next_multiple_of(multiple) - self.len;
         self.append(len).fill(0);
     }
 }

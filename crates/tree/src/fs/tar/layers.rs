@@ -181,7 +181,7 @@ impl<'a> Scan<'a> {
         for name in path {
             dir = match self.tree.find(dir, name)? {
                 Some((next, FileKind::Directory)) => next,
-                Some((_, FileKind::Symlink)) if self.pass.is_some() => {
+                Some((_, FileKind::Symlink)) if self.follows => {
                     return self.follow(path, false, 0);
                 }
                 Some(_) => return Err(Error::NotADirectory),

@@ -18,14 +18,19 @@
 //! - An archive without its end marker is read to its end and noted: it may have been cut off
 //!   between two members.
 //!
+//! Archives of cpio (newc, crc and odc) become the same tree, [`Tar::open_cpio`], and
+//! [`write_newc`] writes them.
+//!
 //! The layers of a container image are archives, too, which [`Tar::open_layers`] merges by the
 //! rules of the OCI image specification, and [`write_layer`] writes.
 
 mod acl;
 mod buffer;
+mod cpio;
 mod header;
 mod layers;
 mod member;
+mod newc;
 mod options;
 mod pax;
 mod read;
@@ -35,6 +40,7 @@ mod write_layer;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{
     Checksum, DirEntry, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino, Metadata,
@@ -46,7 +52,7 @@ pub use layers::LayerUsage;
 use member::{InArchive, MemberContent, Sparse};
 pub use options::{Notes, TarOptions};
 
-pub use write::{Summary, member_header, write};
+pub use write::{Summary, member_header, write, write_newc};
 pub use write_layer::{file_header, is_whiteout, write_layer};
 
 /// Extents that one call of [`FileSystem::extents`] gives.
@@ -119,13 +125,44 @@ impl Tar {
         options: TarOptions,
         are_layers: bool,
     ) -> Result<Tar> {
+        let index = read::index(&archives, &limits, options, are_layers)?;
+        Tar::of_index(index, archives, limits)
+    }
+
+    /// Reads the headers of an archive of cpio, or of an initramfs: of several archives that follow
+    /// each other, the last of which may be compressed, and is then decompressed into an unnamed
+    /// file in `spool_dir`. Names are as Linux unpacks them: the last member with a path counts,
+    /// and a path may lead over symbolic links, within the tree.
+    ///
+    /// # Errors
+    /// As for [`Tar::open`] and [`Tar::spooled`].
+    pub fn open_cpio(
+        archive: Arc<dyn ReadAt>,
+        limits: Limits,
+        options: TarOptions,
+        spool_dir: &Path,
+    ) -> Result<Tar> {
+        let (index, archives) = cpio::index(archive, &limits, options, spool_dir)?;
+        Tar::of_index(index, archives, limits)
+    }
+
+    /// Whether a file that begins with `start` is an archive of cpio.
+    pub fn recognises_cpio(start: &[u8]) -> bool {
+        cpio::recognises(start)
+    }
+
+    fn of_index(
+        index: read::Index,
+        archives: Vec<(Box<dyn ReadAt>, u64)>,
+        limits: Limits,
+    ) -> Result<Tar> {
         let read::Index {
             tree,
             notes,
             faults,
             cut,
             ids,
-        } = read::index(&archives, &limits, options, are_layers)?;
+        } = index;
         let mut whole_seconds = true;
         for number in 0..tree.node_count() as u64 {
             whole_seconds &= tree.metadata(Ino(number))?.mtime.nanoseconds == 0;

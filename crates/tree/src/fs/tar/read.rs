@@ -38,6 +38,9 @@ const IMPLIED_PER_ENTRY_MAX: u64 = 64;
 /// How much is read at once when looking for headers.
 const WINDOW_BYTES: usize = 64 << 10;
 
+/// Archives, each with its length.
+pub(super) type Archives = Vec<(Box<dyn ReadAt>, u64)>;
+
 /// The contents that the headers of an archive describe.
 pub(super) struct Index {
     pub(super) tree: Overlay<InArchive>,
@@ -57,29 +60,9 @@ pub(super) fn index(
     options: TarOptions,
     are_layers: bool,
 ) -> Result<Index> {
-    static NOTHING: Vec<u8> = Vec::new();
-    let mut implied = Metadata::new(FileKind::Directory, 0o755);
-    options.implied.apply(&mut implied);
-    let mut scan = Scan {
-        window: Window::of(&NOTHING, 0),
-        pass: None,
-        layer: 0,
-        limits,
-        skips: options.skip_damaged,
-        faults: Vec::new(),
-        cut: None,
-        ids: HostIds::default(),
-        tree: Overlay::new(&implied, InArchive::implied(0)),
-        implied,
-        notes: Notes::default(),
-        entries: 0,
-        fragments: 0,
-        global: Overrides::default(),
-        header_at: 0,
-        next: None,
-        path: None,
-    };
+    let mut scan = Scan::new(limits, options);
     for (number, (archive, len)) in (0u16..).zip(archives) {
+        scan.follows = are_layers;
         if are_layers {
             scan.layer(number, &**archive, *len, options)
                 .map_err(|error| error.in_part("layer", u64::from(number).saturating_add(1)))?;
@@ -87,13 +70,7 @@ pub(super) fn index(
             scan.archive(&**archive, *len, options)?;
         }
     }
-    Ok(Index {
-        tree: scan.tree,
-        notes: scan.notes,
-        faults: scan.faults,
-        cut: scan.cut,
-        ids: scan.ids,
-    })
+    Ok(scan.into_index())
 }
 
 pub(super) struct Scan<'a> {
@@ -105,8 +82,10 @@ pub(super) struct Scan<'a> {
     /// The number of the archive, from 0.
     pub(super) layer: u16,
     pub(super) limits: &'a Limits,
+    /// Whether paths lead over symbolic links, within the tree.
+    pub(super) follows: bool,
     /// Whether members that cannot be read are left out.
-    skips: bool,
+    pub(super) skips: bool,
     /// Why members were left out.
     pub(super) faults: Vec<Error>,
     /// Why the last file can be read in part only.
@@ -127,6 +106,42 @@ pub(super) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
+    pub(super) fn new(limits: &'a Limits, options: TarOptions) -> Scan<'a> {
+        static NOTHING: Vec<u8> = Vec::new();
+        let mut implied = Metadata::new(FileKind::Directory, 0o755);
+        options.implied.apply(&mut implied);
+        Scan {
+            window: Window::of(&NOTHING, 0),
+            pass: None,
+            layer: 0,
+            limits,
+            follows: false,
+            skips: options.skip_damaged,
+            faults: Vec::new(),
+            cut: None,
+            ids: HostIds::default(),
+            tree: Overlay::new(&implied, InArchive::implied(0)),
+            implied,
+            notes: Notes::default(),
+            entries: 0,
+            fragments: 0,
+            global: Overrides::default(),
+            header_at: 0,
+            next: None,
+            path: None,
+        }
+    }
+
+    pub(super) fn into_index(self) -> Index {
+        Index {
+            tree: self.tree,
+            notes: self.notes,
+            faults: self.faults,
+            cut: self.cut,
+            ids: self.ids,
+        }
+    }
+
     /// Reads all headers of an archive.
     pub(super) fn archive(
         &mut self,
@@ -642,7 +657,7 @@ impl<'a> Scan<'a> {
         self.set(parent, name, found, at)
     }
 
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         path: &[u8],
         metadata: &Metadata,
@@ -688,7 +703,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Makes `name` in `parent` a name of a file. A file that had this name loses it.
-    fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, at: u64) -> Result<()> {
+    pub(super) fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, at: u64) -> Result<()> {
         let old = self.tree.find(parent, name)?;
         let old = old.filter(|&(old, _)| matches!(self.tree.is_empty(old), Ok(false)));
         if self.pass.is_some() && old.is_some() {
@@ -710,7 +725,11 @@ impl<'a> Scan<'a> {
 
     /// The parent directory of a path, created if necessary, and its last name; `None` for the
     /// root.
-    fn parent<'p>(&mut self, path: &'p [u8], at: u64) -> Result<Option<(Ino, &'p [u8])>> {
+    pub(super) fn parent<'p>(
+        &mut self,
+        path: &'p [u8],
+        at: u64,
+    ) -> Result<Option<(Ino, &'p [u8])>> {
         if path.first() == Some(&b'/') {
             self.notes.absolute_paths = self.notes.absolute_paths.saturating_add(1);
         }
@@ -725,7 +744,7 @@ impl<'a> Scan<'a> {
         for &next in above {
             dir = match self.tree.find(dir, next)? {
                 Some((next, FileKind::Directory)) => next,
-                Some((_, FileKind::Symlink)) if self.pass.is_some() => {
+                Some((_, FileKind::Symlink)) if self.follows => {
                     dir = self.follow(above, true, at)?.unwrap_or(dir);
                     break;
                 }
@@ -754,7 +773,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Checks that there is room for one more.
-    fn check_node_count(&self) -> Result<()> {
+    pub(super) fn check_node_count(&self) -> Result<()> {
         if to_u64(self.tree.node_count()) >= self.limits.inodes_max.min(u32::MAX.into()) {
             return Err(Error::Limit("files in a tar archive"));
         }

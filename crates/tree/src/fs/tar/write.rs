@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::buffer::Buffer;
 use super::header::BLOCK;
 use super::member::Fragment;
+use super::newc;
 use super::pax::PaxHeader;
 use super::ustar::TypeFlag;
 
 use crate::{
-    EntryId, Error, Extents, FileId, FileKind, Ino, Inventory, Metadata, Parallel, Progress,
-    Result, Xattr, ordered,
+    Device, EntryId, Error, Extents, FileId, FileKind, Ino, Inventory, Metadata, Parallel,
+    Progress, Result, Xattr, ordered,
 };
 
 /// Content bytes per job. Larger files take several jobs. What is in flight should fit the
@@ -47,6 +48,10 @@ pub struct Summary {
     pub archive_bytes: u64,
     /// Paths of sockets, which tar cannot hold and which were left out.
     pub sockets: Vec<Vec<u8>>,
+    /// Paths and names of extended attributes, which cpio cannot hold.
+    pub xattrs: Vec<(Vec<u8>, Box<[u8]>)>,
+    /// Paths of files whose times cpio cannot hold: the nearest that it can are stored.
+    pub times: Vec<Vec<u8>>,
     /// Paths of files that could not be read and were left out, with the reason. If such a path is
     /// that of a directory, it is there without its extended attributes.
     pub unreadable: Vec<(Vec<u8>, Error)>,
@@ -74,10 +79,62 @@ pub fn write(
     progress: &dyn Progress,
     out: &mut dyn Write,
 ) -> Result<Summary> {
+    write_as(
+        ArchiveForm::Pax,
+        inventory,
+        skip_unreadable,
+        parallel,
+        progress,
+        out,
+    )
+}
+
+/// Writes a tree as an archive of cpio in the form newc, as Linux reads an initramfs. The same tree
+/// gives the same bytes: files are numbered in its order.
+///
+/// The archive stores content, permissions, numeric owners, modification times in seconds, link
+/// targets, device numbers and hard links, each in 32 bits. `out` is flushed between members, and
+/// only there: Linux wants a compressed part of an initramfs to end there.
+///
+/// # Errors
+/// As for [`write`](fn@write); [`Error::Unsupported`] for a file of 4 GiB or more.
+pub fn write_newc(
+    inventory: &Inventory<'_>,
+    skip_unreadable: bool,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    out: &mut dyn Write,
+) -> Result<Summary> {
+    write_as(
+        ArchiveForm::Newc,
+        inventory,
+        skip_unreadable,
+        parallel,
+        progress,
+        out,
+    )
+}
+
+/// The form of an archive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ArchiveForm {
+    Pax,
+    Newc,
+}
+
+fn write_as(
+    form: ArchiveForm,
+    inventory: &Inventory<'_>,
+    skip_unreadable: bool,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    out: &mut dyn Write,
+) -> Result<Summary> {
     let mut summary = Summary::default();
     let mut out = io::BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, out);
     let spare = Mutex::new(Vec::new());
     let mut reader = MemberReader {
+        form,
         inventory,
         skip_unreadable,
         lost: HashSet::new(),
@@ -102,11 +159,16 @@ pub fn write(
         |piece: ArchivePart| {
             summary.entries += piece.entries;
             summary.sockets.extend(piece.sockets);
+            summary.xattrs.extend(piece.xattrs);
+            summary.times.extend(piece.times);
             summary.unreadable.extend(piece.unreadable);
             summary.damaged.extend(piece.damaged);
             summary.content_bytes += piece.content_bytes;
             summary.archive_bytes += piece.bytes.len() as u64;
             out.write_all(piece.bytes.as_slice())?;
+            if piece.is_whole && form == ArchiveForm::Newc {
+                out.flush()?;
+            }
             progress.advance(piece.entries, piece.content_bytes);
             spare
                 .lock()
@@ -115,9 +177,17 @@ pub fn write(
             Ok(())
         },
     )?;
-    out.write_all(&[0; 2 * BLOCK as usize])?;
+    let end = match form {
+        ArchiveForm::Pax => {
+            let mut end = Buffer::default();
+            end.append(2 * BLOCK as usize).fill(0);
+            end
+        }
+        ArchiveForm::Newc => newc::end(summary.archive_bytes),
+    };
+    out.write_all(end.as_slice())?;
     out.flush()?;
-    summary.archive_bytes += 2 * BLOCK;
+    summary.archive_bytes += end.len() as u64;
     Ok(summary)
 }
 
@@ -142,7 +212,11 @@ struct ArchivePart {
     bytes: Buffer,
     content_bytes: u64,
     entries: u64,
+    /// Whether the last member in it ends with it.
+    is_whole: bool,
     sockets: Vec<Vec<u8>>,
+    xattrs: Vec<(Vec<u8>, Box<[u8]>)>,
+    times: Vec<Vec<u8>>,
     unreadable: Vec<(Vec<u8>, Error)>,
     damaged: Vec<(Vec<u8>, Error)>,
 }
@@ -243,6 +317,7 @@ impl<Names: Iterator<Item = EntryId>> Iterator for MemberJobs<'_, Names> {
 }
 
 struct MemberReader<'a> {
+    form: ArchiveForm,
     inventory: &'a Inventory<'a>,
     skip_unreadable: bool,
     /// Files that are left out.
@@ -332,6 +407,7 @@ impl MemberReader<'_> {
         };
         match job {
             MemberJob::Entries(entries) => {
+                piece.is_whole = true;
                 for entry in entries {
                     if self.lost.contains(&self.inventory.file(entry)) {
                         continue;
@@ -359,13 +435,14 @@ impl MemberReader<'_> {
                 to,
             } => {
                 let ino = self.inventory.ino(self.inventory.file(entry));
+                piece.is_whole = to == plan.stored_len;
                 match self.read(ino, &plan, from, to, &mut piece) {
                     // It could be read a moment ago, and its header is written.
                     Err(error) if self.skip_unreadable => {
                         piece.bytes.truncate(0);
                         piece.bytes.append((to - from) as usize).fill(0);
                         if to == plan.stored_len {
-                            piece.bytes.pad();
+                            self.pad(&mut piece.bytes);
                         }
                         piece.damaged.push((self.inventory.path(entry), error));
                     }
@@ -390,6 +467,9 @@ impl MemberReader<'_> {
         let ino = inventory.ino(file);
         let metadata = inventory.metadata(file);
         let path = paths.of(inventory, entry);
+        if self.form == ArchiveForm::Newc {
+            return self.newc_entry(entry, plan, path, &metadata, piece);
+        }
         if metadata.kind == FileKind::Socket {
             piece.sockets.push(path.clone());
             return Ok(());
@@ -440,8 +520,85 @@ impl MemberReader<'_> {
         Ok(())
     }
 
+    /// As [`MemberReader::entry`], in the form newc. A file with several names has its content at
+    /// the first.
+    fn newc_entry(
+        &self,
+        entry: EntryId,
+        plan: Option<&SparseLayout>,
+        path: &[u8],
+        metadata: &Metadata,
+        piece: &mut ArchivePart,
+    ) -> Result<()> {
+        let (inventory, tree) = (self.inventory, self.inventory.tree());
+        let file = inventory.file(entry);
+        let ino = inventory.ino(file);
+        let is_first = inventory.is_first_name(entry);
+        let target = match metadata.kind {
+            FileKind::Symlink => tree.read_link(ino)?,
+            _ => Vec::new(),
+        };
+        let size = match metadata.kind {
+            FileKind::Symlink => target.len() as u64,
+            FileKind::Regular if is_first => metadata.size,
+            _ => 0,
+        };
+        let too_large = Error::Unsupported("a file of 4 GiB or more in a cpio archive");
+        let size = u32::try_from(size).map_err(|_| too_large)?;
+        if is_first {
+            match tree.xattrs(ino) {
+                Err(error) if self.skip_unreadable && metadata.kind == FileKind::Directory => {
+                    piece.unreadable.push((path.to_vec(), error));
+                }
+                xattrs => {
+                    let names = xattrs?.into_iter().map(|it| (path.to_vec(), it.name));
+                    piece.xattrs.extend(names);
+                }
+            }
+        }
+        let seconds = metadata.mtime.seconds;
+        let mtime = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
+        if i64::from(mtime) != seconds {
+            piece.times.push(path.to_vec());
+        }
+        let links = match metadata.kind {
+            FileKind::Directory => 2,
+            // Linux has no hard links of them in an archive.
+            FileKind::Symlink => 1,
+            _ => inventory.name_count(file),
+        };
+        let FileId(number) = file;
+        let Device { major, minor } = metadata.rdev;
+        let mode = newc::type_bits(metadata.kind) | u32::from(metadata.permissions);
+        let fields = [
+            number + 1,
+            mode,
+            metadata.uid,
+            metadata.gid,
+            links,
+            mtime,
+            size,
+            0,
+            0,
+            major,
+            minor,
+        ];
+        piece.entries += 1;
+        newc::emit(&mut piece.bytes, fields, &newc::name(path));
+        piece.bytes.extend_from_slice(&target);
+        piece.bytes.pad_to(newc::PADDING);
+        if metadata.kind == FileKind::Regular && is_first && plan.is_none() {
+            let plan = SparseLayout::whole(metadata.size);
+            self.read(ino, &plan, 0, plan.stored_len, piece)?;
+        }
+        Ok(())
+    }
+
     /// Finds the parts of a regular file that are not holes.
     fn plan(&self, ino: Ino, size: u64) -> Result<SparseLayout> {
+        if self.form == ArchiveForm::Newc {
+            return Ok(SparseLayout::whole(size));
+        }
         let mut plan = SparseLayout {
             fragments: Vec::new(),
             size,
@@ -467,7 +624,14 @@ impl MemberReader<'_> {
         Ok(plan)
     }
 
-    /// Appends stored bytes of a file, and after the last of them the padding to a whole block.
+    fn pad(&self, bytes: &mut Buffer) {
+        match self.form {
+            ArchiveForm::Pax => bytes.pad(),
+            ArchiveForm::Newc => bytes.pad_to(newc::PADDING),
+        }
+    }
+
+    /// Appends stored bytes of a file, and after the last of them the padding.
     fn read(
         &self,
         ino: Ino,
@@ -503,13 +667,26 @@ impl MemberReader<'_> {
         }
         piece.content_bytes += to - from;
         if to == plan.stored_len {
-            piece.bytes.pad();
+            self.pad(&mut piece.bytes);
         }
         Ok(())
     }
 }
 
 impl SparseLayout {
+    /// All of a file, with its holes.
+    fn whole(size: u64) -> SparseLayout {
+        let mut plan = SparseLayout {
+            fragments: Vec::new(),
+            size,
+            stored_len: 0,
+        };
+        if size > 0 {
+            plan.add(0, size, 0);
+        }
+        plan
+    }
+
     /// Gives the header the number of stored bytes, and the map of a sparse file.
     fn describe(&self, header: &mut PaxHeader<'_>) {
         header.stored_len = self.stored_len;

@@ -1,5 +1,6 @@
 //! Trees that no honest container holds are rejected, or written where they can do no harm.
 
+mod cpio;
 mod tar;
 
 use std::fs;
