@@ -18,6 +18,9 @@ static int device;
 static void fail(const char *what)
 {
 	perror(what);
+	/* With the last of all, the device is closed. */
+	while (wait(NULL) > 0)
+		;
 	_exit(1);
 }
 
