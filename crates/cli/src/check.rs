@@ -203,7 +203,7 @@ fn check_tar(input: Input, wrapper: Option<Wrapper>, name: &str, args: &Check) -
     let open = || format!("open {name}");
     args.refuse_options_of_images().with_context(open)?;
     if args.no_data {
-        bail!("{}: --no-data does not apply to a tar archive", open());
+        bail!("{}: --no-data does not apply to an archive", open());
     }
     let mut options = args.file.options();
     options.ignore_zeros = args.ignore_zeros;
@@ -234,7 +234,7 @@ fn print_counts(args: &Check, errors: u64, counted: &[(&str, u64)], bytes: u64) 
             .map(|(name, count)| text::count(*count, name));
         writeln!(
             out,
-            "{} in {}, {} of tar",
+            "{} in {}, {} of archive",
             text::count(errors, "error"),
             things.collect::<Vec<_>>().join(", "),
             text::count(bytes, "byte")

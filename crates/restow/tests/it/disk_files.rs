@@ -175,6 +175,18 @@ fn vmdk_vhd_and_vhdx_are_read_as_by_qemu() {
         disks.convert(form, "image");
         disks.same("image", &format!("{form:?}"));
     }
+    // As VMware writes a stream: the grain directory is known at the end, where the header is
+    // repeated between two markers.
+    disks.convert(("vmdk", false, "subformat=streamOptimized"), "image");
+    let mut stream = fs::read(disks.dir.join("image")).unwrap();
+    let header = stream[..512].to_vec();
+    stream[56..64].fill(0xff);
+    stream.resize(stream.len().next_multiple_of(512), 0);
+    let mut marker = [0; 512];
+    (marker[0], marker[12]) = (1, 3);
+    stream.extend([&marker[..], &header, &[0; 512]].concat());
+    fs::write(disks.dir.join("image"), stream).unwrap();
+    disks.same("image", "a footer");
     for (format, options) in [
         ("vmdk", "subformat=monolithicFlat"),
         ("vmdk", "subformat=twoGbMaxExtentSparse"),
