@@ -76,6 +76,10 @@ impl Erofs {
             names_are_lost: false,
         };
         let mut summary = ErofsCheck::default();
+        // Linux reads them when it mounts an image.
+        if let Err(error) = self.long_prefixes() {
+            check.findings.add(error.into())?;
+        }
         let limits = Limits::default();
         let rescue = Rescue::new(self, false);
         let inventory = Inventory::of(self, &limits).or_else(|error| {
@@ -306,7 +310,7 @@ impl ImageCheck<'_> {
                 let mut findings = Vec::new();
                 for (cluster, file) in batch {
                     let decoded = image.decode(cluster, content);
-                    match decoded.and_then(|_| image.check_pages(cluster, content)) {
+                    match decoded.and_then(|_| image.check_whole(cluster, content)) {
                         Ok(()) => bytes += cluster.len,
                         Err(error) if is_io(&error) => return Err(error),
                         Err(error) => findings.push((*file, error)),

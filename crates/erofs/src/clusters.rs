@@ -154,7 +154,7 @@ impl Erofs {
         let (number, head, steps) = entries.head(offset)?;
         let mut from = (number << index.log2).saturating_add(head.offset.into());
         let mut next = number.saturating_add(1);
-        let mut stored_blocks = None;
+        let (mut stored_blocks, mut ahead) = (None, 0);
         let mut is_hole = head.is_hole;
         let end = loop {
             if next >= index.count {
@@ -173,8 +173,13 @@ impl Erofs {
             }
             let at = next << index.log2;
             if entry.is_head() {
+                if ahead > next {
+                    let what = "distance leads beyond the beginning of the next extent";
+                    return corrupt(what, ahead);
+                }
                 break at.saturating_add(entry.offset.into());
             }
+            ahead = ahead.max(next.saturating_add(entry.ahead.into()));
             let back = u64::from(entry.back);
             if back == 0 || back > next.saturating_sub(number) {
                 return corrupt("distance leads beyond the beginning of an extent", back);
@@ -212,22 +217,7 @@ impl Erofs {
             self.check_inline(inode, inline_at, stored_len)?;
             place = StoredPlace::Meta(inline_at);
         } else {
-            let is_big = index.advise
-                & if head.kind == 1 {
-                    ADVISE_BIG_1
-                } else {
-                    ADVISE_BIG_2
-                };
-            let follows = number.saturating_add(1) < index.count;
-            let blocks = if is_big == 0 || !follows {
-                1
-            } else if let Some(blocks) = stored_blocks {
-                blocks.into()
-            } else if entries.at(number.saturating_add(1))?.is_head() {
-                1 << index.log2.saturating_sub(self.superblock.block_log2)
-            } else {
-                return corrupt("cluster of several blocks does not say how many", number);
-            };
+            let blocks = entries.stored_blocks(number, &head, stored_blocks)?;
             stored_len = blocks << self.superblock.block_log2;
             let at = head.block << self.superblock.block_log2;
             place = StoredPlace::Data { device: 0, at };
@@ -236,6 +226,13 @@ impl Erofs {
             return Err(Error::Unsupported("an EROFS cluster of more than 1 MiB"));
         }
         if head.kind == 0 {
+            // Without inline ends, Linux takes the last logical cluster of a file for whole.
+            let has_ends = self.superblock.incompat & incompat::ZTAILPACKING != 0;
+            let whole = (1_u64 << index.log2).saturating_sub(head.offset.into());
+            if is_tail && !has_ends && whole > stored_len {
+                let what = "plain cluster is shorter than its last logical cluster";
+                return corrupt(what, whole);
+            }
             let is_interlaced = index.advise & ADVISE_INTERLACED != 0;
             return self.plain(
                 inode,
@@ -321,7 +318,10 @@ impl Erofs {
         for record in records {
             let advise = u16_at(record, 0);
             entries.push(match u8::try_from(advise & 3).unwrap_or(0) {
-                2 => Cluster::continued(u16_at(record, 4)),
+                2 => Cluster {
+                    ahead: u16_at(record, 6),
+                    ..Cluster::continued(u16_at(record, 4))
+                },
                 kind => Cluster {
                     kind,
                     offset: index.checked_offset(u16_at(record, 2).into(), inode)?,
@@ -367,6 +367,30 @@ impl Entries<'_> {
             steps = steps.saturating_add(1);
         }
         Ok((number, head, steps))
+    }
+
+    /// The number of blocks of a cluster that begins with this entry; the next one may say it.
+    fn stored_blocks(&mut self, number: u64, head: &Cluster, stated: Option<u16>) -> Result<u64> {
+        let bit = if head.kind == 1 {
+            ADVISE_BIG_1
+        } else {
+            ADVISE_BIG_2
+        };
+        let next = number.saturating_add(1);
+        if self.index.advise & bit == 0 || next >= self.index.count {
+            return Ok(1);
+        }
+        match stated {
+            Some(blocks) => Ok(blocks.into()),
+            None if self.at(next)?.is_head() => {
+                let block_log2 = self.erofs.superblock.block_log2;
+                Ok(1 << self.index.log2.saturating_sub(block_log2))
+            }
+            None => {
+                let what = "cluster of several blocks does not say how many";
+                Err(Error::corrupt(what, self.inode.at.at, number))
+            }
+        }
     }
 
     fn at(&mut self, number: u64) -> Result<Cluster> {

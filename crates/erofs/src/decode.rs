@@ -213,46 +213,45 @@ impl Erofs {
         Ok(())
     }
 
-    /// Checks a decoded cluster as Linux reads it: it hands over one page of stored data at a time,
-    /// and takes the content for damaged if it is complete in a page before the one in which the
-    /// deflate stream ends, unless the mark says that the content goes on.
-    pub(crate) fn check_pages(&self, cluster: &StoredCluster, content: &mut [u8]) -> Result<()> {
-        if cluster.format != Format::Deflate || cluster.is_partial {
+    /// Checks a decoded cluster that is shown whole for faults that only Linux finds.
+    pub(crate) fn check_whole(&self, cluster: &StoredCluster, content: &mut [u8]) -> Result<()> {
+        if cluster.is_partial || cluster.format == Format::Zstd {
             return Ok(());
         }
-        self.with_decoder(|worker| {
-            let mut stored = vec![0; to_usize(cluster.stored_len)];
-            let (stream, _, at) = self.read_cluster(cluster, &mut stored)?;
-            let begin = at.saturating_add(cluster.stored_len.saturating_sub(to_u64(stream.len())));
-            let first = PAGE_BYTES.saturating_sub(begin % PAGE_BYTES);
-            let ends: Vec<usize> = (to_usize(first)..stream.len())
-                .step_by(to_usize(PAGE_BYTES))
-                .collect();
-            let Some((&last, (_, room))) = ends.last().zip(content.split_last_mut()) else {
-                return Ok(());
-            };
-            let mut decode = |content: &mut [u8], end: usize| {
-                let stream = stream.split_at(end).0;
-                worker.decoder.decompress_deflate(content, stream)
-            };
-            // Usually, the last byte of the content needs the last page.
-            if decode(room, last) != Err(codec::Error::DstSizeTooSmall) {
-                return Ok(());
+        let mut stored = vec![0; to_usize(cluster.stored_len)];
+        let (stored, _, at) = self.read_cluster(cluster, &mut stored)?;
+        let corrupt = |what| Err(Error::corrupt(what, at, cluster.stored_len));
+        self.with_decoder(|worker| match cluster.format {
+            // The library copies from anywhere for a distance of 0.
+            Format::Lz4 if lz4::decode_beginning(stored, content) != Some(content.len()) => {
+                corrupt("lz4 block of an erofs cluster has an impossible distance")
             }
-            // The last page that does not have the end, and the content without it.
-            let count = ends.partition_point(|&end| decode(content, end).is_err());
-            let Some(&end) = count.checked_sub(1).and_then(|index| ends.get(index)) else {
-                return Ok(());
-            };
-            let mut input = GZIP_HEADER.chain(stream.split_at(end).0);
-            let mut beginning = Vec::new();
-            // The end is missing.
-            let _ = Wrapper::Gzip.decompress(&mut input, &mut beginning);
-            if beginning.len() >= content.len() {
-                let what = "deflate stream ends in a page of its own, which Linux takes for damage";
-                return Err(Error::corrupt(what, at, to_u64(end)));
+            Format::Lzma => {
+                let dictionary = self.superblock.dictionary_bytes.to_le_bytes();
+                let len = cluster.len.to_le_bytes();
+                let (properties, body) = stored.split_at(1);
+                let properties = properties.first().map_or(0, |byte| !byte);
+                // The .lzma format, whose decoder looks at the end of a content of known length.
+                let file = [&[properties], &dictionary[..], &len, &[0], body].concat();
+                let cut = file.split_at(file.len().saturating_sub(1)).0;
+                let decoder = &mut worker.decoder;
+                let mut decode = |file| decoder.decompress(Algorithm::Lzma, content, file);
+                if decode(&file).is_err() || decode(cut).is_ok() {
+                    return corrupt("MicroLZMA stream does not end with its cluster");
+                }
+                Ok(())
             }
-            Ok(())
+            Format::Deflate => {
+                let from = at.saturating_add(cluster.stored_len);
+                let from = from.saturating_sub(to_u64(stored.len()));
+                if ends_early(&mut worker.decoder, stored, from, content) {
+                    return corrupt(
+                        "deflate stream ends in a page of its own, which Linux takes for damage",
+                    );
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         })
     }
 
@@ -321,6 +320,34 @@ impl Erofs {
         }
         Ok(to_u64(len))
     }
+}
+
+/// Whether Linux has all content of a deflate stream, which begins at this address, in a page
+/// before the one in which the stream ends. It hands over one page of stored data at a time, and
+/// takes complete content then for damage.
+fn ends_early(decoder: &mut Decoder, stream: &[u8], begin: u64, content: &mut [u8]) -> bool {
+    let first = PAGE_BYTES.saturating_sub(begin % PAGE_BYTES);
+    let ends = (to_usize(first)..stream.len()).step_by(to_usize(PAGE_BYTES));
+    let ends: Vec<usize> = ends.collect();
+    let Some((&last, (_, room))) = ends.last().zip(content.split_last_mut()) else {
+        return false;
+    };
+    let mut decode =
+        |content: &mut [u8], end| decoder.decompress_deflate(content, stream.split_at(end).0);
+    // Usually, the last byte of the content needs the last page.
+    if decode(room, last) != Err(codec::Error::DstSizeTooSmall) {
+        return false;
+    }
+    // The last page that does not have the end, and the content that is known by then.
+    let count = ends.partition_point(|&end| decode(content, end).is_err());
+    let Some(&end) = count.checked_sub(1).and_then(|index| ends.get(index)) else {
+        return false;
+    };
+    let mut input = GZIP_HEADER.chain(stream.split_at(end).0);
+    let mut beginning = Vec::new();
+    // The end is missing.
+    let _ = Wrapper::Gzip.decompress(&mut input, &mut beginning);
+    beginning.len() >= content.len()
 }
 
 /// The checksum of a zlib stream (RFC 1950).

@@ -85,6 +85,8 @@ pub(crate) struct Cluster {
     /// Distance back to where its extent begins, and the number of stored blocks, if it has one.
     pub(crate) back: u16,
     pub(crate) blocks: Option<u16>,
+    /// Distance to the next extent, or to an entry before it; 0 if it is not stored.
+    pub(crate) ahead: u16,
 }
 
 impl Cluster {
@@ -217,7 +219,7 @@ impl ClusterIndex {
                 // The last entry has the distance to the next extent instead.
                 let before = entries.last().filter(|before| !before.is_head());
                 let back = before.map_or(0, |before| before.back);
-                entry.back = back.saturating_add(1);
+                (entry.ahead, entry.back) = (entry.back, back.saturating_add(1));
             }
             entries.push(entry);
         }

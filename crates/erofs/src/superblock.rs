@@ -12,6 +12,7 @@
 use tree::{Error, ReadAt, Result, Time, to_u64, to_usize};
 
 use crate::fields::{u8_at, u16_at, u32_at, u64_at};
+use crate::piece::STORED_BYTES_MAX;
 
 /// Where the superblock is.
 pub(crate) const SUPERBLOCK_AT: u64 = 1024;
@@ -27,6 +28,8 @@ pub(crate) const SLOT_BYTES: usize = 16;
 pub(crate) const METABOX_AT: usize = 128;
 /// Logarithms of the smallest and the largest block: a sector, and the largest page of Linux.
 const BLOCK_LOG2: std::ops::RangeInclusive<u8> = 9..=16;
+/// The most extension slots: those in the first page.
+const SLOTS_MAX: usize = (4096 - 1024 - SUPERBLOCK_BYTES) / SLOT_BYTES;
 /// Bytes of `struct erofs_deviceslot`.
 const DEVICE_SLOT_BYTES: usize = 128;
 
@@ -166,7 +169,8 @@ impl Superblock {
         }
         let slots = SLOT_BYTES.saturating_mul(u8_at(&bytes, 13).into());
         bytes.resize(SUPERBLOCK_BYTES.saturating_add(slots), 0);
-        if size < SUPERBLOCK_AT.saturating_add(to_u64(bytes.len())) {
+        let is_outside = slots > SLOTS_MAX.saturating_mul(SLOT_BYTES);
+        if is_outside || size < SUPERBLOCK_AT.saturating_add(to_u64(bytes.len())) {
             let what = "erofs superblock's extensions lie beyond the image's end";
             return Err(Error::corrupt(what, SUPERBLOCK_AT, to_u64(slots)));
         }
@@ -245,7 +249,6 @@ impl Superblock {
         }
         let label = bytes.get(64..80).unwrap_or_default();
         let label = label.split(|&byte| byte == 0).next().unwrap_or_default();
-        let has_prefixes = incompat & incompat::XATTR_PREFIXES != 0;
         let at = |block: u32| u64::from(block) << block_log2;
         let (has_settings, packed) = (incompat & incompat::COMPR_CFGS != 0, u64_at(bytes, 96));
         Ok(Superblock {
@@ -275,7 +278,8 @@ impl Superblock {
             metabox,
             meta_at: at(u32_at(bytes, 40)),
             xattr_at: at(u32_at(bytes, 44)),
-            prefix_count: if has_prefixes { u8_at(bytes, 91) } else { 0 },
+            // As in Linux, without asking for the feature.
+            prefix_count: u8_at(bytes, 91),
             prefixes_at: u64::from(u32_at(bytes, 92)) << 2,
             has_filters: u32_at(bytes, 8) & compat::XATTR_FILTER != 0 && u8_at(bytes, 104) == 0,
             // Without settings, the field is another one, and lz4 is the only codec.
@@ -320,6 +324,7 @@ impl Superblock {
             }
             let mut settings = [0; 8];
             read_head(image, &mut settings, self.end)?;
+            self.check_settings(bit, &settings)?;
             if bit == 1 {
                 self.dictionary_bytes = u32_at(&settings, 2);
             }
@@ -331,6 +336,40 @@ impl Superblock {
             let end = self.end.saturating_add(2).saturating_add(len);
             read_head(image, &mut [0], end.saturating_sub(1))?;
             self.end = end.next_multiple_of(4);
+        }
+        Ok(())
+    }
+
+    /// Checks the settings of a codec as Linux does when it mounts an image.
+    fn check_settings(&self, bit: usize, settings: &[u8]) -> Result<()> {
+        let corrupt = |what, got| Err(Error::corrupt(what, self.end, got));
+        let len = u16_at(settings, 0);
+        let (low, high) = (u8_at(settings, 2), u8_at(settings, 3));
+        let format = match bit {
+            1 => u16_at(settings, 6),
+            3 => low.into(),
+            _ => 0,
+        };
+        if len > 0 && len < if bit < 2 { 14 } else { 6 } {
+            return corrupt("settings of a codec are too short", len.into());
+        }
+        if format != 0 {
+            return corrupt("settings of a codec have an unknown format", format.into());
+        }
+        let blocks = u64::from(u16_at(settings, 4)) << self.block_log2;
+        if bit == 0 && blocks > STORED_BYTES_MAX {
+            return corrupt("clusters of lz4 are larger than 1 MiB", blocks);
+        }
+        // The dictionary of lzma in bytes, and the logarithms of the other windows.
+        let (window, allowed) = match bit {
+            1 => (u32_at(settings, 2), 4 << 10..=8 << 20),
+            2 => (low.into(), 0..=15),
+            3 => (high.into(), 0..=10),
+            _ => (0, 0..=0),
+        };
+        if !allowed.contains(&window) {
+            let what = "dictionary or window of a codec is not one that Linux allows";
+            return corrupt(what, window.into());
         }
         Ok(())
     }

@@ -50,6 +50,10 @@ impl Erofs {
         if inode.xattr_bytes == 0 {
             return Ok(FileXattrs::default());
         }
+        if inode.xattr_bytes == to_u64(HEADER_BYTES) {
+            let what = "inode has a header of attributes alone, which Linux does not read";
+            return Err(Error::corrupt(what, inode.at.at, inode.xattr_bytes));
+        }
         self.check_index(inode, inode.xattrs_at, inode.xattr_bytes)?;
         let mut header = [0; HEADER_BYTES];
         self.read_meta(inode.xattrs_at, &mut header)?;
@@ -160,7 +164,7 @@ impl Erofs {
     }
 
     /// The table of long prefixes, which is read once.
-    fn long_prefixes(&self) -> Result<&[LongPrefix]> {
+    pub(crate) fn long_prefixes(&self) -> Result<&[LongPrefix]> {
         if let Some(known) = self.prefixes.get() {
             return Ok(known);
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use codec::Settings;
 use erofs::Erofs;
 use testkit::{CountedBytes, Rng, cases, is_bounded};
+use tree::usage::{StorageForm, StoredPart, StoredParts};
 use tree::{
     ByPath, CheckOptions, ExtentKind, FileKind, FileSystem, Ino, Inventory, Limits, NoProgress,
     Parallel,
@@ -269,12 +270,104 @@ fn a_deflate_stream_ends_in_a_page_of_its_own() {
     }
 }
 
-/// Without settings, a codec's length of 0 stands for 65,536 bytes, as in Linux.
+/// As Linux reads them when it mounts an image.
 #[test]
-fn settings_have_no_length() {
-    let mut hand = with_records(5000, &[[5000, 5 * BLOCK as u32, 0]]);
-    hand.put(1024 + 160, &[0]);
-    hand.assert_finds("ends before the tables of its superblock");
+fn settings_of_codecs_are_impossible() {
+    let (short, window) = (
+        "settings of a codec are too short",
+        "dictionary or window of a codec is not one that Linux allows",
+    );
+    for (at, bytes, words) in [
+        (128, &[13, 0][..], short),
+        (132, &[1, 1], "clusters of lz4 are larger than 1 MiB"),
+        (144, &[6], short),
+        (146, &[0; 4], window),
+        (149, &[1], window),
+        (150, &[1], "settings of a codec have an unknown format"),
+        (160, &[5], short),
+        // A length of 0 stands for 65,536 bytes.
+        (160, &[0], "ends before the tables of its superblock"),
+        (162, &[16], window),
+        (170, &[1], "settings of a codec have an unknown format"),
+        (171, &[11], window),
+        (13, &[185], "extensions lie beyond the image's end"),
+        (91, &[1], "long prefix of extended attributes is impossible"),
+    ] {
+        let mut hand = with_records(5000, &[[5000, 5 * BLOCK as u32, 0]]);
+        hand.put(1024 + at, bytes);
+        hand.assert_finds(words);
+    }
+}
+
+#[test]
+fn a_plain_cluster_is_shorter_than_its_logical_cluster() {
+    let index = [[0, 0, 0, 0, 5, 0, 0, 0]];
+    for (log2, words) in [(0, ""), (1, "shorter than its last logical cluster")] {
+        let hand = with_index(1, 100, [0, 0, 0, 0, 0, 0, 0, log2], &index);
+        let found = hand.findings();
+        assert_eq!(found.is_empty(), words.is_empty(), "{found}");
+        assert!(found.contains(words), "{found}");
+    }
+}
+
+#[test]
+fn attributes_are_a_header_alone() {
+    let mut hand = Hand::new(0, &with_file());
+    hand.inode(8, FILE, PLAIN, 5000, 5);
+    hand.put(hand.at(8) + 2, &[1]);
+    hand.assert_finds("header of attributes alone");
+}
+
+/// Linux looks ahead for the end of an extent.
+#[test]
+fn a_distance_leads_beyond_the_next_extent() {
+    let heads = [[1, 0, 0, 0, 5, 0, 0, 0], [1, 0, 0, 0, 6, 0, 0, 0]];
+    for (ahead, finds) in [(0, false), (1, false), (2, true)] {
+        let index = [heads[0], [2, 0, 0, 0, 1, 0, ahead, 0], heads[1]];
+        let found = with_index(1, 12_288, [0; 8], &index).findings();
+        let words = "distance leads beyond the beginning of the next extent";
+        assert_eq!(found.contains(words), finds, "{ahead}: {found}");
+    }
+}
+
+/// The content of a match with itself is whatever was in memory.
+#[test]
+fn an_lz4_block_copies_from_a_distance_of_0() {
+    let block = b"\x8fliterals\0\0\x32\x50 ends";
+    let mut hand = with_records(82, &[[1 << 28 | block.len() as u32, 0x5000, 0]]);
+    hand.put(0x5000, block);
+    hand.assert_finds("impossible distance");
+}
+
+/// Linux compares the end of MicroLZMA with the end of its cluster.
+#[test]
+fn micro_lzma_does_not_end_with_its_cluster() {
+    let sound = read("lzma");
+    let image = open(sound.clone()).unwrap();
+    let inventory = Inventory::of(&image, &Limits::default()).unwrap();
+    let mut count = 0;
+    for file in inventory.files() {
+        if inventory.kind(file) != FileKind::Regular {
+            continue;
+        }
+        let mut changed = |part| {
+            if let StoredPart::Extent {
+                form, id, stored, ..
+            } = part
+                && form != StorageForm::Plain
+            {
+                let mut damaged = sound.clone();
+                damaged[(id.unwrap().0 + stored.unwrap()) as usize - 1] ^= 1;
+                assert!(findings(&open(damaged).unwrap()).contains("MicroLZMA"));
+                count += 1;
+            }
+            Ok(())
+        };
+        image
+            .stored_parts(inventory.ino(file), &mut changed)
+            .unwrap();
+    }
+    assert!(count > 1);
 }
 
 /// Each part of a hole begins at its own entry of the index: not all before it are read again.
