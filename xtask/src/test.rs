@@ -91,7 +91,14 @@ const NO_STD: &[(&str, &[&str])] = &[
 ];
 
 /// Features of zstd that are promised to work without the others.
-const FEATURES: &[&str] = &["arch,decompress", "arch,compress", "compress,decompress"];
+const FEATURES: &[&str] = &["arch,decompress", NO_PANIC, "compress,decompress"];
+
+/// As a kernel has the encoder: without the checks of a development build, which panic.
+const NO_PANIC: &str = "arch,compress,no-panic";
+const UNCHECKED: [&str; 2] = [
+    "profile.dev.package.restow-zstd.debug-assertions=false",
+    "profile.dev.package.restow-zstd.overflow-checks=false",
+];
 
 /// Targets that have no operating system, hence no standard library to fall back to: the processor
 /// that most has been written for, another one, and one of 32 bits.
@@ -256,7 +263,7 @@ fn feature_tests() -> Outcome {
     for features in FEATURES {
         println!("zstd: {features}");
         let mut binaries = Vec::new();
-        let arguments = [
+        let mut arguments = vec![
             "--package",
             "restow-zstd",
             "--no-default-features",
@@ -266,6 +273,11 @@ fn feature_tests() -> Outcome {
             "--config",
             "profile.dev.package.restow-zstd.opt-level=1",
         ];
+        if *features == NO_PANIC {
+            for unchecked in UNCHECKED {
+                arguments.extend(["--config", unchecked]);
+            }
+        }
         let built = build(&arguments, &mut binaries);
         outcome.failed.extend(built.failed);
         let mut of_it = Suite::default().run(&binaries);

@@ -283,7 +283,7 @@ pub(crate) const BIT: u32 = 256;
 #[cfg(feature = "compress")]
 #[inline(always)]
 pub(crate) const fn log2(n: u32) -> u32 {
-    let whole = n.ilog2();
+    let whole = crate::checked::ilog2(n);
     // The fraction f, in 1/65536; the logarithm of 1 + f is f + 0.343 f (1 - f), nearly.
     let f = ((n as u64) << 16 >> whole) as u32 & 0xffff;
     let bend = ((f * ((0x1_0000 - f) >> 4)) >> 12) * 343 / 1000;

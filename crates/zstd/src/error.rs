@@ -34,6 +34,10 @@ pub enum Error {
     DstSizeTooSmall,
     /// The source ends inside a frame, holds more than was said, or less.
     SrcSizeWrong,
+    /// The encoder's tables or numbers contradict each other: something else changed them, such as
+    /// another thread of a program in C. Only with the feature `no-panic`: without it, this is a
+    /// panic.
+    Inconsistent,
 }
 
 impl Error {
@@ -52,6 +56,7 @@ impl Error {
             Error::StageWrong => "call is out of order",
             Error::DstSizeTooSmall => "destination is too small",
             Error::SrcSizeWrong => "source size is wrong",
+            Error::Inconsistent => "encoder's state is inconsistent",
         }
     }
 }

@@ -29,6 +29,8 @@ mod arch;
 pub use arch::bmi::assume_bmi;
 #[cfg(any(feature = "compress", feature = "decompress"))]
 mod bits;
+#[cfg(feature = "compress")]
+mod checked;
 #[cfg(any(feature = "compress", feature = "decompress"))]
 mod dictionary;
 #[cfg(any(feature = "compress", feature = "decompress"))]

@@ -140,6 +140,9 @@ pub(crate) use read::{DecoderTables, DictionaryCells, TABLES_SIZE, cells};
 
 // ---- writing (feature `compress`) ----
 
+#[cfg(feature = "compress")]
+use crate::checked::{Checked, CheckedSlice};
+
 /// Cells of a table of numbers that lies in bytes of any alignment.
 ///
 /// A workspace is plain bytes. Seen as `[[u8; 4]]`, it is a table of `u32` that needs neither an
@@ -154,6 +157,12 @@ pub(crate) trait Cells {
 
     /// Sets cell `i`.
     fn put(&mut self, i: usize, value: Self::Value);
+
+    /// The number in cell `i`, where the compiler cannot prove that there is one.
+    fn checked_at(&self, i: usize) -> Checked<Self::Value>;
+
+    /// Sets cell `i`, where the compiler cannot prove that there is one.
+    fn checked_put(&mut self, i: usize, value: Self::Value) -> Checked<()>;
 }
 
 #[cfg(feature = "compress")]
@@ -170,6 +179,17 @@ macro_rules! cells {
             #[inline(always)]
             fn put(&mut self, i: usize, value: $int) {
                 self[i] = value.to_ne_bytes();
+            }
+
+            #[inline(always)]
+            fn checked_at(&self, i: usize) -> Checked<$int> {
+                Ok(<$int>::from_ne_bytes(*self.checked(i)?))
+            }
+
+            #[inline(always)]
+            fn checked_put(&mut self, i: usize, value: $int) -> Checked<()> {
+                *self.checked_mut(i)? = value.to_ne_bytes();
+                Ok(())
             }
         }
     )*};
@@ -277,20 +297,22 @@ impl<'a> Carver<'a> {
     }
 
     /// The next `count` bytes.
-    pub(crate) fn bytes(&mut self, count: usize) -> &'a mut [u8] {
-        let (part, rest) = core::mem::take(&mut self.rest).split_at_mut(count);
+    pub(crate) fn bytes(&mut self, count: usize) -> Checked<&'a mut [u8]> {
+        let (part, rest) = core::mem::take(&mut self.rest).checked_split_mut(count)?;
         self.rest = rest;
-        part
+        Ok(part)
     }
 
     /// The next `count` cells.
-    pub(crate) fn cells<const N: usize>(&mut self, count: usize) -> &'a mut [[u8; N]] {
-        self.bytes(N * count).as_chunks_mut().0
+    pub(crate) fn cells<const N: usize>(&mut self, count: usize) -> Checked<&'a mut [[u8; N]]> {
+        Ok(self.bytes(N * count)?.as_chunks_mut().0)
     }
 
     /// The next `COUNT` cells, where their number is known when compiling.
-    pub(crate) fn array<const N: usize, const COUNT: usize>(&mut self) -> &'a mut [[u8; N]; COUNT] {
-        let cells = self.cells(COUNT).try_into();
-        cells.expect("as many cells were taken")
+    pub(crate) fn array<const N: usize, const COUNT: usize>(
+        &mut self,
+    ) -> Checked<&'a mut [[u8; N]; COUNT]> {
+        let cells = self.cells(COUNT)?.try_into();
+        Ok(cells.expect("as many cells were taken"))
     }
 }

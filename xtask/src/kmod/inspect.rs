@@ -1,15 +1,13 @@
-//! What must hold of a built module: only instructions that a kernel may run, no panic where none
-//! is allowed, and frames and chains of calls that fit on its stack.
+//! What must hold of a built module: only instructions that a kernel may run, no panic, and frames
+//! and chains of calls that fit on its stack.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::{env, fs};
 
-use super::panics::{self, Constants, Places};
 use super::{Modules, objdump};
 use crate::command::output_of;
-use crate::environment::root;
 use crate::outcome::Outcome;
 
 /// A module, and how much of everything it may need.
@@ -21,8 +19,6 @@ struct Gate {
     frame_max: usize,
     /// Bytes of stack of a function and all that it calls.
     chain_max: usize,
-    /// Calls of functions that panic.
-    panics_max: usize,
 }
 
 /// What must hold: docs/decisions/kernel-modules.md.
@@ -32,21 +28,18 @@ const GATES: &[Gate] = &[
         text_max: 4 << 10,
         frame_max: 100,
         chain_max: 200,
-        panics_max: 0,
     },
     Gate {
         module: "zstd_compress",
         text_max: 220_000,
         frame_max: 768,
         chain_max: 3072,
-        panics_max: 306,
     },
     Gate {
         module: "zstd_decompress",
         text_max: 63_000,
         frame_max: 399,
         chain_max: 2559,
-        panics_max: 0,
     },
 ];
 
@@ -57,7 +50,6 @@ const TAKEN: &[&str] = &[
     "memset",
     "memcmp",
     "__x86_return_thunk",
-    "restow_panic",
 ];
 
 /// What calls the functions of the caller that give memory and take it back.
@@ -209,22 +201,16 @@ struct Function {
     calls: BTreeSet<String>,
     /// Calls whose target only running tells.
     unknown: usize,
-    /// Calls of functions that panic: where the constants have the place that is named.
-    panics: Vec<Option<usize>>,
+    /// Calls of functions that panic.
+    panics: usize,
 }
 
 /// How much stack the functions of an object take.
 fn stack(gate: &Gate, object: &Path) -> Result<Vec<String>, String> {
     let mut functions = functions(&objdump(&["-dr", "--no-show-raw-insn"], object)?);
     let mut findings = Vec::new();
-    let has_handler = |name: &str| name.contains("rust_begin_unwind");
-    let lands = (functions.iter())
-        .any(|(name, function)| has_handler(name) && function.calls.contains("restow_panic"));
-    if gate.panics_max > 0 && !lands {
-        findings.push("a panic does not end in restow_panic, which logs it".to_owned());
-    }
     // What they call on their way is no other panic, and no part of a chain that returns.
-    functions.retain(|name, _| !is_panic(name) && !has_handler(name));
+    functions.retain(|name, _| !is_panic(name) && !name.contains("rust_begin_unwind"));
     let size = text_size(object)?;
     let largest = functions.iter().max_by_key(|(_, function)| function.frame);
     let (largest, frame) = largest.map_or(("", 0), |(name, function)| (name, function.frame));
@@ -237,7 +223,7 @@ fn stack(gate: &Gate, object: &Path) -> Result<Vec<String>, String> {
         .max();
     let (chain, entry) = deepest.map_or((Ok(0), ""), |(depth, name)| (depth, name));
     let chain = chain.map_err(|name| format!("{name} calls itself"))?;
-    let panics: usize = functions.values().map(|it| it.panics.len()).sum();
+    let panics: usize = functions.values().map(|it| it.panics).sum();
     println!(
         "{:<16} {size:>8} {frame:>14} {chain:>14} {panics:>7}",
         gate.module
@@ -251,49 +237,20 @@ fn stack(gate: &Gate, object: &Path) -> Result<Vec<String>, String> {
         if function.unknown > 0 && !CALLERS.iter().any(|caller| readable(name).contains(caller)) {
             findings.push(format!("{} calls what only running tells", readable(name)));
         }
-        if !function.panics.is_empty() && gate.panics_max == 0 {
-            let count = function.panics.len();
-            findings.push(format!("{count} panics in {}", readable(name)));
+        if function.panics > 0 {
+            findings.push(format!("{} panics in {}", function.panics, readable(name)));
         }
-    }
-    if gate.panics_max > 0 {
-        findings.extend(listed_panics(&functions, object)?);
     }
     for (what, found, max) in [
         ("bytes of text", size, gate.text_max),
         ("bytes of stack in one function", frame, gate.frame_max),
         ("bytes of stack in a chain of calls", chain, gate.chain_max),
-        ("calls of functions that panic", panics, gate.panics_max),
     ] {
         if found > max {
             findings.push(format!("{found} {what} are more than {max}"));
         }
     }
     Ok(findings)
-}
-
-/// What the list of panics and the object disagree on. With `RESTOW_UPDATE=1` the list is written
-/// first.
-fn listed_panics(
-    functions: &BTreeMap<String, Function>,
-    object: &Path,
-) -> Result<Vec<String>, String> {
-    let failed = |error| format!("read {}: {error}", object.display());
-    let bytes = fs::read(object).map_err(failed)?;
-    let (headers, relocations) = (objdump(&["-h"], object)?, objdump(&["-r"], object)?);
-    let constants =
-        Constants::of(&bytes, &headers, &relocations).ok_or("there are no constants")?;
-    let mut found = Places::new();
-    for place in functions.values().flat_map(|function| &function.panics) {
-        *found.entry(constants.name(*place)).or_default() += 1;
-    }
-    let path = root().join(panics::LIST);
-    let mut list = fs::read_to_string(&path).unwrap_or_default();
-    if env::var_os("RESTOW_UPDATE").is_some() {
-        list = panics::updated(&list, &found);
-        fs::write(&path, &list).map_err(|error| format!("write {}: {error}", path.display()))?;
-    }
-    Ok(panics::differences(&list, &found))
 }
 
 /// The depths of chains of calls.
@@ -354,17 +311,14 @@ fn functions(text: &str) -> BTreeMap<String, Function> {
     let mut reserved = 0;
     // A branch whose target the next line may name, as a relocation.
     let mut branch: Option<Branch> = None;
-    // The constant that was referred to last: a panic is called right after its place.
-    let mut place = None;
     for line in text.lines() {
         let found = relocation(line).map(|target| target_name(target, &starts));
         if let (Some(branch), Some(function)) = (branch.take(), functions.get_mut(name)) {
-            note(function, name, branch, (found, place));
+            note(function, name, branch, found);
         }
-        place = relocation(line).and_then(panics::constant).or(place);
         if let Some(found) = function_name(line) {
             name = found;
-            (pushed, reserved, place) = (BTreeSet::new(), 0, None);
+            (pushed, reserved) = (BTreeSet::new(), 0);
             functions.insert(name.to_owned(), Function::default());
         }
         let (Some(function), Some((mnemonic, operands))) =
@@ -390,7 +344,7 @@ fn functions(text: &str) -> BTreeMap<String, Function> {
         function.frame = 8 + 8 * pushed.len() + reserved;
     }
     if let (Some(branch), Some(function)) = (branch, functions.get_mut(name)) {
-        note(function, name, branch, (None, place));
+        note(function, name, branch, None);
     }
     functions
 }
@@ -404,17 +358,12 @@ struct Branch {
 }
 
 /// Notes where a branch of the function `name` leads: as a relocation says, if there is one.
-fn note(
-    function: &mut Function,
-    name: &str,
-    branch: Branch,
-    (relocation, place): (Option<String>, Option<usize>),
-) {
+fn note(function: &mut Function, name: &str, branch: Branch, relocation: Option<String>) {
     let is_known = relocation.is_some();
     let target = relocation.unwrap_or(branch.target);
     // A jump within the function calls nothing.
     if branch.is_call || is_known || target != name {
-        call(function, &target, place);
+        call(function, &target);
     }
 }
 
@@ -427,13 +376,11 @@ fn named(operand: &str) -> &str {
 }
 
 /// Notes a call, or a jump out of the function, which ends like one.
-fn call(function: &mut Function, target: &str, place: Option<usize>) {
+fn call(function: &mut Function, target: &str) {
     if target.starts_with("__x86_indirect_thunk") {
         function.unknown += 1;
     }
-    if is_panic(target) {
-        function.panics.push(place);
-    }
+    function.panics += usize::from(is_panic(target));
     function.calls.insert(target.to_owned());
 }
 
@@ -554,8 +501,6 @@ mod tests {
 
 0000000000000040 <inner>:
       40:\tadd    $0xffffffffffffff80,%rsp
-      42:\tmov    $0x0,%rdi
-\t\t\t43: R_X86_64_32S\t.rodata+0x30
       44:\tcall   49 <inner+0x9>
 \t\t\t45: R_X86_64_PLT32\t_ZN4core9panicking5panic17hE-0x4
 ";
@@ -568,8 +513,8 @@ mod tests {
         let calls: Vec<_> = outer.calls.iter().map(String::as_str).collect();
         assert_eq!(calls, ["__x86_return_thunk", "inner", "memcpy"]);
         assert_eq!(
-            (functions["inner"].frame, &functions["inner"].panics[..]),
-            (136, &[Some(0x30)][..])
+            (functions["inner"].frame, functions["inner"].panics),
+            (136, 1)
         );
         let mut chains = Chains {
             functions: &functions,

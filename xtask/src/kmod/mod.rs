@@ -13,7 +13,6 @@ mod measure;
 mod original;
 mod packages;
 mod page;
-mod panics;
 mod tree;
 
 use crate::outcome::{Outcome, Report};

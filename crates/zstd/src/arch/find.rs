@@ -9,13 +9,14 @@
 #[cfg(target_arch = "x86_64")]
 use super::bmi::has_bmi;
 use super::search;
+use crate::checked::{Checked, ensure};
 #[cfg(target_arch = "x86_64")]
 use crate::encode::ROOMY;
 use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::store::SequenceStore;
 
 /// Declares a kernel, and its twin with BMI for machines of which `$has_bmi` says so. If there is a
-/// condition, the body may rely on it.
+/// condition, the result is checked, and the body may rely on it.
 macro_rules! kernel {
     (
         $(#[$doc:meta])* $name:ident, $bmi:ident if $has_bmi:ident,
@@ -23,7 +24,7 @@ macro_rules! kernel {
     ) => {
         $(#[$doc])*
         pub(crate) fn $name($($arg: $type),*) -> $result {
-            $(assert!($condition);)?
+            $(ensure!($condition);)?
             #[cfg(target_arch = "x86_64")]
             if $has_bmi() {
                 // SAFETY: the machine has these instructions, as was just asked, and the condition
@@ -52,7 +53,7 @@ kernel!(
         task: &search::fast::FastSearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> (usize, [usize; 3])
+    ) -> Checked<(usize, [usize; 3])>
     where task.fits(data),
     // SAFETY: the task fits, or else this is not called.
     unsafe { search::fast::find(data, positions, task, repeat, store) }
@@ -68,7 +69,7 @@ kernel!(
         task: &search::double_fast::DoubleFastSearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> (usize, [usize; 3])
+    ) -> Checked<(usize, [usize; 3])>
     where task.fits(data),
     // SAFETY: the task fits, or else this is not called.
     unsafe { search::double_fast::find(data, cells, task, repeat, store) }
@@ -85,7 +86,7 @@ kernel!(
         task: &search::lazy::LazySearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>
-    ) -> search::lazy::Found
+    ) -> Checked<search::lazy::Found>
     where task.fits(data),
     // SAFETY: the task fits, or else this is not called.
     unsafe { search::lazy::find(data, rows, chains, task, repeat, store) }

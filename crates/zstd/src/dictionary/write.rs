@@ -40,10 +40,11 @@ fn load_formatted<'d>(
     let found = read_weights(rest, DICTIONARY_CODE_BITS_MAX, &mut scratch)?;
     // Longer codes than those of a frame are not used: its first literals come with a table.
     if found.log <= CODE_BITS_MAX {
-        let weights = &scratch.weights[..found.symbols];
+        let weights = scratch.weights.get(..found.symbols);
+        let weights = weights.ok_or(Error::Corruption)?;
         entropy.huffman.set_weights(weights, found.log);
     }
-    rest = &rest[found.bytes..];
+    rest = rest.get(found.bytes..).ok_or(Error::Corruption)?;
 
     let (_, cells) = entropy.counts.as_flattened_mut().split_at_mut(1 << 10);
     let tables = &mut entropy.tables;
@@ -63,8 +64,9 @@ fn load_formatted<'d>(
         let mut counts = [0; MATCH_LENGTH_SYMBOL_MAX + 1];
         let counts = &mut counts[..=symbol_max];
         let found = read_distribution(rest, log_max, counts)?;
-        table.build(&counts[..found.symbols], found.log, cells);
-        rest = &rest[found.bytes..];
+        let counts = counts.get(..found.symbols).ok_or(Error::Corruption)?;
+        table.build(counts, found.log, cells)?;
+        rest = rest.get(found.bytes..).ok_or(Error::Corruption)?;
     }
 
     let (repeat_bytes, content) = rest.split_first_chunk::<12>().ok_or(Error::Corruption)?;

@@ -2,6 +2,7 @@
 
 use super::division::Counts;
 use crate::Error;
+use crate::checked::Checked;
 use crate::frame::{BLOCK_HEADER_SIZE, COMPRESSED, RAW, RLE, block_header};
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
 use crate::literals::{LiteralsSection, write_literals};
@@ -56,25 +57,25 @@ impl<'a> Entropy<'a> {
 
     /// All tables in `memory`, as they are.
     #[inline(always)]
-    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut EntropyState) -> Self {
+    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut EntropyState) -> Checked<Self> {
         let carver = &mut Carver::over(memory);
         let in_force = kept.second;
         let [longest, longest_next] = &mut kept.longest;
         let mut entropy = Entropy {
-            counts: carver.array(),
-            huffman: HuffmanEncoder::carve(carver, longest),
-            tables: SequenceTables::carve(carver),
-            huffman_next: HuffmanEncoder::carve(carver, longest_next),
-            tables_next: SequenceTables::carve(carver),
-            huffman_scratch: HuffmanScratch::carve(carver),
+            counts: carver.array()?,
+            huffman: HuffmanEncoder::carve(carver, longest)?,
+            tables: SequenceTables::carve(carver)?,
+            huffman_next: HuffmanEncoder::carve(carver, longest_next)?,
+            tables_next: SequenceTables::carve(carver)?,
+            huffman_scratch: HuffmanScratch::carve(carver)?,
             second: &mut kept.second,
         };
         entropy.swap(in_force);
-        entropy
+        Ok(entropy)
     }
 
     /// The scratch alone.
-    pub(crate) fn scratch(memory: &mut [u8]) -> &mut Scratch {
+    pub(crate) fn scratch(memory: &mut [u8]) -> Checked<&mut Scratch> {
         Carver::over(memory).array()
     }
 

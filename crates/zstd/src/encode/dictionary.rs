@@ -53,7 +53,7 @@ impl<'d> EncoderDictionary<'d> {
     ) -> Result<Self, Error> {
         params.check()?;
         let bytes = BlockEncoder::bytes(params, 0);
-        let memory = Carver::new(memory, bytes)?.bytes(bytes);
+        let memory = Carver::new(memory, bytes)?.bytes(bytes)?;
         let mut kept = BlockEncoderState::new(params);
         let content = fill(memory, &mut kept, dictionary, params)?;
         Ok(EncoderDictionary {
@@ -104,11 +104,11 @@ fn fill<'d>(
     params: &Params,
 ) -> Result<&'d [u8], Error> {
     let mut parts = BlockEncoder::over(memory, kept);
-    parts.clear(params);
-    parts.start_frame(1, params);
+    parts.clear(params)?;
+    parts.start_frame(1, params)?;
     let content = parts.load(&dictionary, history_max(params))?;
     if tables_pay(params, content) {
-        parts.insert_history(content, params);
+        parts.insert_history(content, params)?;
     }
     Ok(content)
 }

@@ -6,6 +6,7 @@ use super::levels::{
 };
 use super::store::{SequenceMark, SequenceStore};
 use crate::bits::{BIT, log2};
+use crate::checked::{Checked, CheckedSlice};
 use crate::literals::{count_bytes, is_uniform};
 use crate::sequences::{CODES, LITERAL_LENGTH_COUNTS, MATCH_LENGTH_COUNTS, count_codes};
 use crate::workspace::{Carver, Cells, Scratch};
@@ -67,37 +68,40 @@ impl<'a> Division<'a> {
         memory: &'a mut [u8],
         chunks: usize,
         progress: &'a mut DivisionProgress,
-    ) -> Self {
+    ) -> Checked<Self> {
         let mut carver = Carver::over(memory);
-        Division {
-            counts: carver.cells::<4>(COUNTS * chunks).as_chunks_mut().0,
-            marks: carver.cells(Self::marks(chunks)),
+        Ok(Division {
+            counts: carver.cells::<4>(COUNTS * chunks)?.as_chunks_mut().0,
+            marks: carver.cells(Self::marks(chunks))?,
             progress,
-        }
-    }
-
-    /// The part to write next, if there is one.
-    pub(crate) fn part(&self) -> Option<BlockPart> {
-        let DivisionProgress { parts, written } = *self.progress;
-        (written < parts).then(|| BlockPart {
-            from: self.mark(written),
-            to: self.mark(written + 1),
-            last: written + 1 == parts,
         })
     }
 
-    fn mark(&self, i: u8) -> SequenceMark {
-        SequenceMark::from_bits(self.marks.at(i.into()))
+    /// The part to write next, if there is one.
+    pub(crate) fn part(&self) -> Checked<Option<BlockPart>> {
+        let DivisionProgress { parts, written } = *self.progress;
+        if written >= parts {
+            return Ok(None);
+        }
+        Ok(Some(BlockPart {
+            from: self.mark(written)?,
+            to: self.mark(written + 1)?,
+            last: written + 1 == parts,
+        }))
+    }
+
+    fn mark(&self, i: u8) -> Checked<SequenceMark> {
+        Ok(SequenceMark::from_bits(self.marks.checked_at(i.into())?))
     }
 
     /// Its counts: of the literals, and of the codes.
-    pub(crate) fn counts(&self) -> &Counts {
-        &self.counts[usize::from(self.progress.written)]
+    pub(crate) fn counts(&self) -> Checked<&Counts> {
+        self.counts.checked(usize::from(self.progress.written))
     }
 
     /// Bytes of the block.
-    pub(crate) fn length(&self) -> usize {
-        self.mark(self.progress.parts).bytes
+    pub(crate) fn length(&self) -> Checked<usize> {
+        Ok(self.mark(self.progress.parts)?.bytes)
     }
 
     /// The part has been written.
@@ -116,8 +120,8 @@ impl<'a> Division<'a> {
         length: usize,
         scratch: &mut Scratch,
         literals: bool,
-    ) {
-        self.begin_chunks(self.counts.len(), store, from, length, scratch, literals);
+    ) -> Checked<()> {
+        self.begin_chunks(self.counts.len(), store, from, length, scratch, literals)
     }
 
     /// Counts all of a block that is not divided.
@@ -127,8 +131,8 @@ impl<'a> Division<'a> {
         length: usize,
         scratch: &mut Scratch,
         literals: bool,
-    ) {
-        self.begin_chunks(1, store, SequenceMark::default(), length, scratch, literals);
+    ) -> Checked<()> {
+        self.begin_chunks(1, store, SequenceMark::default(), length, scratch, literals)
     }
 
     #[inline(never)]
@@ -140,17 +144,18 @@ impl<'a> Division<'a> {
         length: usize,
         scratch: &mut Scratch,
         literals: bool,
-    ) {
+    ) -> Checked<()> {
         // Text beside noise has matches, and tables of its own.
         let sequences = store.len() - from.sequences;
-        let few = sequences <= (store.literals().len() - from.literals) / NOISE_SPAN;
-        let noise = literals && few && are_noise(store.literals().get(from.literals..), scratch);
+        let all_literals = store.literals()?;
+        let few = sequences <= (all_literals.len() - from.literals) / NOISE_SPAN;
+        let noise = literals && few && are_noise(all_literals.get(from.literals..), scratch);
         let literals = literals && !noise;
         let short = length - from.bytes <= DIVISION_CHUNK_MIN;
         let chunks = if noise || short { 1 } else { chunks };
         let whole = SequenceMark {
             sequences: store.len(),
-            literals: store.literals().len(),
+            literals: all_literals.len(),
             bytes: length,
         };
         let size = (length - from.bytes)
@@ -158,16 +163,16 @@ impl<'a> Division<'a> {
             .max(DIVISION_CHUNK_MIN);
         let mut mark = from;
         let mut parts = 0;
-        self.marks.put(0, from.to_bits());
+        self.marks.checked_put(0, from.to_bits())?;
         for (counts, end) in self.counts.iter_mut().zip(&mut self.marks[1..]) {
             let Some((of_literals, codes)) = counts.split_first_chunk_mut::<LITERALS>() else {
-                return;
+                return Ok(());
             };
             let Ok(codes) = codes.try_into() else {
-                return;
+                return Ok(());
             };
             let start = mark;
-            let reversed = store.reversed_from(start.sequences);
+            let reversed = store.reversed_from(start.sequences)?;
             if chunks == 1 {
                 count_codes::<false>(codes, reversed, length, scratch);
                 mark = whole;
@@ -181,7 +186,7 @@ impl<'a> Division<'a> {
                 }
             }
             if literals {
-                let literals = &store.literals()[start.literals..mark.literals];
+                let literals = all_literals.checked(start.literals..mark.literals)?;
                 count_bytes(of_literals, literals, scratch);
             } else {
                 of_literals.fill([0; 4]);
@@ -194,52 +199,58 @@ impl<'a> Division<'a> {
         }
         *self.progress = DivisionProgress { parts, written: 0 };
         if parts > 1 {
-            self.join();
+            self.join()?;
         }
+        Ok(())
     }
 
     /// Joins neighbouring chunks as long as that saves bits: the gain of one table less, against
     /// the loss of a table that fits both less well.
-    fn join(&mut self) {
+    fn join(&mut self) -> Checked<()> {
         let mut n = usize::from(self.progress.parts);
         let mut costs = [0_u32; DIVISION_CHUNKS_MAX];
         let mut joint = [0_u32; DIVISION_CHUNKS_MAX];
         for (cost, counts) in costs.iter_mut().zip(&*self.counts).take(n) {
-            *cost = bits(|cell| counts.at(cell));
+            *cost = bits(|cell| counts.checked_at(cell))?;
         }
         let both = |counts: &[Counts], i: usize| {
-            let (a, b) = (&counts[i], &counts[i + 1]);
-            bits(|cell| a.at(cell) + b.at(cell))
+            let (a, b) = (counts.checked(i)?, counts.checked(i + 1)?);
+            bits(|cell| Ok(a.checked_at(cell)? + b.checked_at(cell)?))
         };
         for (i, joint) in joint.iter_mut().enumerate().take(n - 1) {
-            *joint = both(self.counts, i);
+            *joint = both(self.counts, i)?;
         }
         while n > 1 {
-            let saved = |i: usize| i64::from(costs[i] + costs[i + 1]) - i64::from(joint[i]);
-            let Some(best) = (0..n - 1).max_by_key(|&i| saved(i)) else {
-                break;
-            };
-            if saved(best) < -DIVISION_GAIN {
+            let (mut best, mut most) = (0, i64::MIN);
+            for i in 0..n - 1 {
+                let apart = costs.checked(i)? + costs.checked(i + 1)?;
+                let saved = i64::from(apart) - i64::from(*joint.checked(i)?);
+                if saved >= most {
+                    (best, most) = (i, saved);
+                }
+            }
+            if most < -DIVISION_GAIN {
                 break;
             }
-            let (head, tail) = self.counts.split_at_mut(best + 1);
-            for (sum, count) in head[best].iter_mut().zip(&tail[0]) {
+            let (head, tail) = self.counts.checked_split_mut(best + 1)?;
+            for (sum, count) in head.checked_mut(best)?.iter_mut().zip(tail.checked(0)?) {
                 *sum = (u32::from_ne_bytes(*sum) + u32::from_ne_bytes(*count)).to_ne_bytes();
             }
-            self.counts.copy_within(best + 2..n, best + 1);
-            self.marks.copy_within(best + 2..n + 1, best + 1);
-            costs[best] = joint[best];
-            costs.copy_within(best + 2..n, best + 1);
-            joint.copy_within(best + 1..n - 1, best);
+            self.counts.checked_copy_within(best + 2..n, best + 1)?;
+            self.marks.checked_copy_within(best + 2..n + 1, best + 1)?;
+            *costs.checked_mut(best)? = *joint.checked(best)?;
+            costs.checked_copy_within(best + 2..n, best + 1)?;
+            joint.checked_copy_within(best + 1..n - 1, best)?;
             n -= 1;
             if best > 0 {
-                joint[best - 1] = both(self.counts, best - 1);
+                *joint.checked_mut(best - 1)? = both(self.counts, best - 1)?;
             }
             if best + 1 < n {
-                joint[best] = both(self.counts, best);
+                *joint.checked_mut(best)? = both(self.counts, best)?;
             }
         }
         self.progress.parts = n as u8;
+        Ok(())
     }
 }
 
@@ -263,7 +274,7 @@ fn are_noise(literals: Option<&[u8]>, scratch: &mut Scratch) -> bool {
 }
 
 /// About how many 1/256 bits a block with these counts takes.
-fn bits(count: impl Fn(usize) -> u32) -> u32 {
+fn bits(count: impl Fn(usize) -> Checked<u32>) -> Checked<u32> {
     // Block header, literals' header and jump table, sequences' header.
     let mut sum = (3 + 9 + 3) * 8 * BIT;
     let codes = |from: usize, most: usize| (LITERALS + from..LITERALS + from + most, 9);
@@ -274,7 +285,10 @@ fn bits(count: impl Fn(usize) -> u32) -> u32 {
         codes(128, MATCH_LENGTH_COUNTS.len()),
     ];
     for (alphabet, half_bits) in alphabets {
-        let sums: u64 = alphabet.map(|cell| tally(count(cell))).sum();
+        let mut sums = 0;
+        for cell in alphabet {
+            sums += tally(count(cell)?);
+        }
         let (total, saved) = ((sums >> 32) as u32 & 0xf_ffff, sums as u32);
         let symbols = (sums >> 52) as u32;
         if total == 0 {
@@ -284,7 +298,7 @@ fn bits(count: impl Fn(usize) -> u32) -> u32 {
             times_log(total) - saved.min(times_log(total)) + (8 + symbols * half_bits / 2) * BIT;
         sum += coded.min(total * 8 * BIT);
     }
-    sum
+    Ok(sum)
 }
 
 /// Numbers whose tally is in a table.

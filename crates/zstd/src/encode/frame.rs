@@ -4,6 +4,7 @@ use super::block_encoder::{BlockEncoder, BlockEncoderState, BlockSource, store_b
 use super::finder::index::index_log;
 use super::levels::{CLASS_SIZES, LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN};
 use super::params::{Params, Strategy, history_max, window_bytes};
+use crate::checked::{Checked, CheckedSlice};
 use crate::frame::HeaderFields;
 use crate::workspace::Carver;
 use crate::workspace::sealed::WorkspaceMemory;
@@ -158,8 +159,8 @@ impl<'w> CompressorRegions<'w> {
         };
         let mut carver = Carver::new(workspace, parts + joined)?;
         Ok(CompressorRegions {
-            parts: carver.bytes(parts),
-            joined: carver.bytes(joined),
+            parts: carver.bytes(parts)?,
+            joined: carver.bytes(joined)?,
         })
     }
 }
@@ -298,10 +299,12 @@ impl<W: WorkspaceMemory> Compressor<W> {
         let kept = self.kept.insert(BlockEncoderState::new(params));
         let parts = &mut BlockEncoder::over(parts, kept);
         if self.next_index == 0 {
-            parts.clear(params);
+            parts.clear(params)?;
             self.next_index = 1;
         }
-        let (history, joined) = begin(parts, self.next_index, params, (before, src), joined)?;
+        // The tables hold anything if this ends early.
+        let index = core::mem::take(&mut self.next_index);
+        let (history, joined) = begin(parts, index, params, (before, src), joined)?;
         let source = FrameSource {
             src,
             joined,
@@ -309,7 +312,9 @@ impl<W: WorkspaceMemory> Compressor<W> {
             dictionary_id: before.id(),
         };
         let result = source.write_frame(parts, dst, params);
-        self.next_index = self.kept.as_ref().map_or(0, BlockEncoderState::next_index);
+        if result != Err(Error::Inconsistent) {
+            self.next_index = self.kept.as_ref().map_or(0, BlockEncoderState::next_index);
+        }
         result
     }
 }
@@ -327,23 +332,24 @@ fn begin<'m>(
     let content = match before {
         FrameHistory::Prepared(prepared) => prepared.content,
         FrameHistory::Dictionary(dictionary) => {
-            parts.start_frame(index, params);
+            parts.start_frame(index, params)?;
             parts.load(dictionary, history_max(params))?
         }
         FrameHistory::Nothing => {
-            parts.start_frame(index, params);
+            parts.start_frame(index, params)?;
             return Ok((0, &[]));
         }
     };
-    let (history, room) = joined.split_at_mut(content.len());
-    history.copy_from_slice(content);
+    let (history, room) = joined.checked_split_mut(content.len())?;
+    history.checked_copy(content)?;
     match before {
-        FrameHistory::Prepared(prepared) => parts.start_from(&prepared.start, history, index),
-        _ => parts.insert_history(history, params),
+        FrameHistory::Prepared(prepared) => parts.start_from(&prepared.start, history, index)?,
+        _ => parts.insert_history(history, params)?,
     }
     let behind = joined_size(params, content.len(), src.len());
-    room[..behind].copy_from_slice(&src[..behind]);
-    Ok((content.len(), &joined[..content.len() + behind]))
+    let room = room.checked_mut(..behind)?;
+    room.checked_copy(src.checked(..behind)?)?;
+    Ok((content.len(), joined.checked(..content.len() + behind)?))
 }
 
 /// The content of a frame.
@@ -369,7 +375,7 @@ impl FrameSource<'_> {
         let mut start = 0;
         loop {
             let room = dst.get_mut(at..).ok_or(Error::DstSizeTooSmall)?;
-            let piece = self.piece(start, params);
+            let piece = self.piece(start, params)?;
             let from = piece.start;
             let (reached, bytes) = parts.write_block(room, &piece, params)?;
             at += bytes;
@@ -386,13 +392,13 @@ impl FrameSource<'_> {
 
     /// The block that begins at `start`.
     #[inline(always)]
-    fn piece(&self, start: usize, params: &Params) -> BlockSource<'_> {
+    fn piece(&self, start: usize, params: &Params) -> Checked<BlockSource<'_>> {
         let size = self.src.len();
         let end = size.min(start + params.block_size());
         let window = 1 << params.window_log;
         let behind = self.joined.len() - self.history;
         let (data, before) = if self.history > 0 && end <= behind {
-            (&self.joined[..self.history + end], self.history)
+            (self.joined.checked(..self.history + end)?, self.history)
         } else {
             (self.src, 0)
         };
@@ -402,14 +408,14 @@ impl FrameSource<'_> {
         } else {
             (before + start).saturating_sub(window)
         };
-        BlockSource {
-            data: &data[low..],
+        Ok(BlockSource {
+            data: data.checked(low..)?,
             low: (low as u64).wrapping_sub(before as u64),
             start: before + start - low,
             end: before + end - low,
             first: start == 0,
             last: end == size,
-        }
+        })
     }
 
     #[inline(never)]

@@ -1,5 +1,6 @@
 //! Where a finder puts the sequences of a block.
 
+use crate::checked::{Checked, CheckedSlice};
 use crate::sequences::Sequence;
 
 /// Bytes that the copying of literals may touch beyond their end.
@@ -107,11 +108,11 @@ impl<'a> SequenceStore<'a> {
     /// the store is full (the sequence was taken), and the caller must stop, with the block ending
     /// after this match.
     #[inline]
-    #[must_use]
-    pub(crate) fn push(&mut self, data: &[u8], anchor: usize, sequence: Sequence) -> bool {
+    pub(crate) fn push(&mut self, data: &[u8], anchor: usize, sequence: Sequence) -> Checked<bool> {
         let length = sequence.literal_length() as usize;
-        let place = &mut self.buffer[self.literals..][..length];
-        place.copy_from_slice(&data[anchor..][..length]);
+        let place = self.buffer.checked_mut(self.literals..)?;
+        let place = place.checked_mut(..length)?;
+        place.checked_copy(data.checked(anchor..)?.checked(..length)?)?;
         self.literals += length;
         self.sequences -= 8;
         if let Some(place) = self
@@ -122,7 +123,7 @@ impl<'a> SequenceStore<'a> {
             *place = sequence.bits().to_ne_bytes();
         }
         let next = anchor + length + sequence.match_length() as usize;
-        !self.is_full(data.len() - next)
+        Ok(!self.is_full(data.len() - next))
     }
 
     /// Whether the block ends after the last sequence: because it was cut there, or because there
@@ -133,10 +134,13 @@ impl<'a> SequenceStore<'a> {
     }
 
     /// Appends the literals that follow the last match.
-    pub(crate) fn push_last_literals(&mut self, literals: &[u8]) {
-        let place = &mut self.buffer[self.literals..self.sequences][..literals.len()];
-        place.copy_from_slice(literals);
+    pub(crate) fn push_last_literals(&mut self, literals: &[u8]) -> Checked<()> {
+        let place = self.buffer.checked_mut(self.literals..self.sequences)?;
+        place
+            .checked_mut(..literals.len())?
+            .checked_copy(literals)?;
         self.literals += literals.len();
+        Ok(())
     }
 
     /// The initial state of an unchecked writer: the memory, the end of the literals, the start of
@@ -150,14 +154,22 @@ impl<'a> SequenceStore<'a> {
 
     /// Takes the ends from such a writer.
     #[cfg(feature = "arch")]
-    pub(crate) fn set_ends(&mut self, literals: usize, sequences: usize) {
-        assert!(literals <= sequences && sequences <= self.buffer.len());
+    #[cfg_attr(
+        not(feature = "no-panic"),
+        expect(
+            clippy::unnecessary_wraps,
+            reason = "with the feature there are errors"
+        )
+    )]
+    pub(crate) fn set_ends(&mut self, literals: usize, sequences: usize) -> Checked<()> {
+        crate::checked::ensure!(literals <= sequences && sequences <= self.buffer.len());
         (self.literals, self.sequences) = (literals, sequences);
+        Ok(())
     }
 
     /// All literals.
-    pub(crate) fn literals(&self) -> &[u8] {
-        &self.buffer[..self.literals]
+    pub(crate) fn literals(&self) -> Checked<&[u8]> {
+        self.buffer.checked(..self.literals)
     }
 
     /// Number of sequences.
@@ -166,41 +178,50 @@ impl<'a> SequenceStore<'a> {
     }
 
     /// The sequences, packed, the last one first.
-    pub(crate) fn reversed(&self) -> &[[u8; 8]] {
-        self.buffer[self.sequences..].as_chunks().0
+    pub(crate) fn reversed(&self) -> Checked<&[[u8; 8]]> {
+        Ok(self.buffer.checked(self.sequences..)?.as_chunks().0)
     }
 
     /// The same without the first `n` sequences.
-    pub(crate) fn reversed_from(&self, n: usize) -> &[[u8; 8]] {
-        let reversed = self.reversed();
-        &reversed[..reversed.len() - n]
+    pub(crate) fn reversed_from(&self, n: usize) -> Checked<&[[u8; 8]]> {
+        let reversed = self.reversed()?;
+        reversed.checked(..reversed.len().wrapping_sub(n))
     }
 
     /// The literals and sequences between two marks, the last sequence first.
-    pub(crate) fn between(&self, from: SequenceMark, to: SequenceMark) -> (&[u8], &[[u8; 8]]) {
-        let reversed = self.reversed_from(from.sequences);
-        (
-            &self.literals()[from.literals..to.literals],
-            &reversed[reversed.len() - (to.sequences - from.sequences)..],
-        )
+    pub(crate) fn between(
+        &self,
+        from: SequenceMark,
+        to: SequenceMark,
+    ) -> Checked<(&[u8], &[[u8; 8]])> {
+        let reversed = self.reversed_from(from.sequences)?;
+        let count = to.sequences.wrapping_sub(from.sequences);
+        Ok((
+            self.literals()?.checked(from.literals..to.literals)?,
+            reversed.checked(reversed.len().wrapping_sub(count)..)?,
+        ))
     }
 
     /// Replaces the names of the offsets of all sequences after the first `n`, in their order.
-    pub(crate) fn rename_from(&mut self, n: usize, mut name: impl FnMut(Sequence) -> Sequence) {
-        let sequences = self.buffer[self.sequences..].as_chunks_mut::<8>().0;
+    pub(crate) fn rename_from(
+        &mut self,
+        n: usize,
+        mut name: impl FnMut(Sequence) -> Sequence,
+    ) -> Checked<()> {
+        let sequences = self.buffer.checked_mut(self.sequences..)?;
+        let sequences = sequences.as_chunks_mut::<8>().0;
         for place in sequences.iter_mut().rev().skip(n) {
             let sequence = Sequence::from_bits(u64::from_ne_bytes(*place));
             *place = name(sequence).bits().to_ne_bytes();
         }
+        Ok(())
     }
 
     /// The sequences in their order.
     pub(crate) fn sequences(
         &self,
-    ) -> impl DoubleEndedIterator<Item = Sequence> + ExactSizeIterator {
-        self.reversed()
-            .iter()
-            .rev()
-            .map(|bits| Sequence::from_bits(u64::from_ne_bytes(*bits)))
+    ) -> Checked<impl DoubleEndedIterator<Item = Sequence> + ExactSizeIterator> {
+        let sequence = |bits: &[u8; 8]| Sequence::from_bits(u64::from_ne_bytes(*bits));
+        Ok(self.reversed()?.iter().rev().map(sequence))
     }
 }

@@ -4,6 +4,7 @@
 use super::block_encoder::{BlockEncoder, BlockEncoderState, BlockSource, store_bytes};
 use super::frame::workspace_size;
 use super::params::{Params, history_max, window_bytes};
+use crate::checked::CheckedSlice;
 use crate::frame::{BLOCK_HEADER_SIZE, FRAME_HEADER_SIZE_MAX, HeaderFields};
 use crate::workspace::Carver;
 use crate::workspace::sealed::WorkspaceMemory;
@@ -70,7 +71,7 @@ enum EncodeStage {
 /// workspace is borrowed ([`Encoder::new`]) or owned ([`Encoder::owning`]); owned, an encoder is
 /// one value that can be kept anywhere. The bytes of a frame depend neither on how its content is
 /// cut into pieces (except by flushes) nor on the frames before it. After an error the same error
-/// comes again until [`reset`](Self::reset).
+/// comes again until [`reset`](Self::reset); [`Error::Inconsistent`] stays.
 pub struct Encoder<'d, W> {
     workspace: W,
     state: EncoderState<'d>,
@@ -121,9 +122,9 @@ impl<'w> EncoderRegions<'w> {
         let (window, staged) = (window_bytes(params), staged_bytes(params));
         let mut carver = Carver::new(workspace, parts + window + staged)?;
         Ok(EncoderRegions {
-            parts: carver.bytes(parts),
-            window: carver.bytes(window),
-            staged: carver.bytes(staged),
+            parts: carver.bytes(parts)?,
+            window: carver.bytes(window)?,
+            staged: carver.bytes(staged)?,
         })
     }
 }
@@ -190,8 +191,8 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
         let bytes = stream_workspace_size(params) - Carver::SLACK;
         let from = Carver::part(other.workspace.as_bytes(), bytes)?;
         Carver::new(self.workspace.bytes(), bytes)?
-            .bytes(bytes)
-            .copy_from_slice(from);
+            .bytes(bytes)?
+            .checked_copy(from)?;
         self.state.clone_from(&other.state);
         Ok(())
     }
@@ -275,7 +276,11 @@ impl<'d, W: WorkspaceMemory> Encoder<'d, W> {
     /// [`Error::SrcSizeWrong`] if `src` is larger than [`block_size_max`](Self::block_size_max);
     /// [`Error::StageWrong`]; [`Error::DictionaryCorrupted`].
     pub fn compress_block(&mut self, dst: &mut [u8], src: &[u8]) -> Result<Option<usize>, Error> {
-        self.state.compress_block(self.workspace.bytes(), dst, src)
+        let result = self.state.compress_block(self.workspace.bytes(), dst, src);
+        if let Err(error @ Error::Inconsistent) = result {
+            self.state.stage = EncodeStage::Failed(error);
+        }
+        result
     }
 }
 
@@ -324,6 +329,9 @@ impl<'d> EncoderState<'d> {
     }
 
     fn reset(&mut self, pledged: Option<u64>) {
+        if self.stage == EncodeStage::Failed(Error::Inconsistent) {
+            return;
+        }
         (self.start, self.filled, self.low) = (0, 0, 0);
         (self.staged_from, self.staged_to) = (0, 0);
         (self.pledged, self.taken) = (pledged, 0);
@@ -364,7 +372,7 @@ impl<'d> EncoderState<'d> {
         }
         let block_size = self.params.block_size();
         loop {
-            written += self.drain(workspace, &mut output[written..])?;
+            written += self.drain(workspace, output.checked_mut(written..)?)?;
             let pending = self.filled - self.start;
             let blocked = self.staged_from < self.staged_to;
             let due = if input.is_empty() {
@@ -386,7 +394,7 @@ impl<'d> EncoderState<'d> {
                 if last && self.pledged.is_some_and(|size| size != self.taken) {
                     return Err(Error::SrcSizeWrong);
                 }
-                written += self.write_block(workspace, &mut output[written..], last)?;
+                written += self.write_block(workspace, output.checked_mut(written..)?, last)?;
                 continue;
             }
             let (now, later) = input.split_at(input.len().min(block_size - pending));
@@ -403,7 +411,7 @@ impl<'d> EncoderState<'d> {
         let index = self.kept.next_index();
         let parts = &mut BlockEncoder::over(rooms.parts, &mut self.kept);
         if !self.cleared {
-            parts.clear(params);
+            parts.clear(params)?;
             self.cleared = true;
         }
         let window = rooms.window;
@@ -411,21 +419,23 @@ impl<'d> EncoderState<'d> {
             (Some(prepared), _) => {
                 let content = prepared.content;
                 if !self.window_has_content {
-                    window[..content.len()].copy_from_slice(content);
+                    window.checked_mut(..content.len())?.checked_copy(content)?;
                     self.window_has_content = true;
                 }
-                parts.start_from(&prepared.start, &window[..content.len()], index);
+                let window = window.checked(..content.len())?;
+                parts.start_from(&prepared.start, window, index)?;
                 content
             }
             (None, Some(dictionary)) => {
-                parts.start_frame(index, params);
+                parts.start_frame(index, params)?;
                 let content = parts.load(&dictionary, history_max(params))?;
-                window[..content.len()].copy_from_slice(content);
-                parts.insert_history(&window[..content.len()], params);
+                let window = window.checked_mut(..content.len())?;
+                window.checked_copy(content)?;
+                parts.insert_history(window, params)?;
                 content
             }
             (None, None) => {
-                parts.start_frame(index, params);
+                parts.start_frame(index, params)?;
                 return Ok(());
             }
         };
@@ -440,7 +450,7 @@ impl<'d> EncoderState<'d> {
             return Ok(0);
         }
         let rooms = EncoderRegions::of(workspace, &self.params)?;
-        let waiting = &rooms.staged[self.staged_from..self.staged_to];
+        let waiting = rooms.staged.checked(self.staged_from..self.staged_to)?;
         let n = waiting.len().min(output.len());
         output[..n].copy_from_slice(&waiting[..n]);
         self.staged_from += n;
@@ -457,13 +467,14 @@ impl<'d> EncoderState<'d> {
         let window = EncoderRegions::of(workspace, &self.params)?.window;
         if self.filled + input.len() > window.len() {
             let shift = self.start - (1 << self.params.window_log).min(self.start);
-            window.copy_within(shift..self.filled, 0);
+            window.checked_copy_within(shift..self.filled, 0)?;
             self.window_has_content = false;
             self.start -= shift;
             self.filled -= shift;
             self.low = self.low.wrapping_add(shift as u64);
         }
-        window[self.filled..self.filled + input.len()].copy_from_slice(input);
+        let place = self.filled..self.filled + input.len();
+        window.checked_mut(place)?.checked_copy(input)?;
         self.filled += input.len();
         if self.params.checksum {
             self.checksum.update(input);
@@ -499,7 +510,8 @@ impl<'d> EncoderState<'d> {
                 },
             };
             let (header, bytes) = fields.emit();
-            out[..bytes].copy_from_slice(&header[..bytes]);
+            let header = header.checked(..bytes)?;
+            out.checked_mut(..bytes)?.checked_copy(header)?;
             at = bytes;
             self.stage = EncodeStage::Content;
         }
@@ -511,7 +523,7 @@ impl<'d> EncoderState<'d> {
             self.start - history
         };
         let piece = BlockSource {
-            data: &rooms.window[from..self.filled],
+            data: rooms.window.checked(from..self.filled)?,
             low: self.low.wrapping_add(from as u64),
             start: self.start - from,
             end: self.filled - from,
@@ -520,13 +532,14 @@ impl<'d> EncoderState<'d> {
         };
         let params = &self.params;
         let mut parts = BlockEncoder::over(rooms.parts, &mut self.kept);
-        let (reached, bytes) = parts.write_block(&mut out[at..], &piece, params)?;
+        let (reached, bytes) = parts.write_block(out.checked_mut(at..)?, &piece, params)?;
         at += bytes;
         self.first = false;
         self.start = from + reached;
         if last && self.start == self.filled {
             if self.params.checksum {
-                out[at..at + 4].copy_from_slice(&(self.checksum.digest() as u32).to_le_bytes());
+                let sum = (self.checksum.digest() as u32).to_le_bytes();
+                out.checked_mut(at..at + 4)?.checked_copy(&sum)?;
                 at += 4;
             }
             self.stage = EncodeStage::End;
@@ -547,6 +560,7 @@ impl<'d> EncoderState<'d> {
         match self.stage {
             EncodeStage::Ready => self.begin(workspace)?,
             EncodeStage::Bare => {}
+            EncodeStage::Failed(error @ Error::Inconsistent) => return Err(error),
             _ => return Err(Error::StageWrong),
         }
         self.stage = EncodeStage::Bare;
@@ -559,7 +573,7 @@ impl<'d> EncoderState<'d> {
         let params = &self.params;
         let rooms = EncoderRegions::of(workspace, params)?;
         let piece = BlockSource {
-            data: &rooms.window[from..self.filled],
+            data: rooms.window.checked(from..self.filled)?,
             low: self.low.wrapping_add(from as u64),
             start: self.start - from,
             end: self.filled - from,
@@ -567,8 +581,34 @@ impl<'d> EncoderState<'d> {
             last: false,
         };
         let mut parts = BlockEncoder::over(rooms.parts, &mut self.kept);
-        let written = parts.write_bare_block(dst, &piece, params);
+        let written = parts.write_bare_block(dst, &piece, params)?;
         self.start = self.filled;
         Ok(written)
+    }
+}
+
+#[cfg(all(test, feature = "no-panic"))]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[test]
+    fn an_inconsistent_encoder_stays_one() {
+        let params = Params::for_level(3, Some(1000));
+        let mut memory = vec![0; stream_workspace_size(&params)];
+        let mut encoder = Encoder::new(&params, &mut memory).unwrap();
+        let mut out = [0; 2000];
+        assert!(encoder.step(&[1; 500], &mut out, Finish::Nothing).is_ok());
+        encoder.state.filled = usize::MAX / 2;
+        let inconsistent = Err(Error::Inconsistent);
+        for _ in 0..2 {
+            assert_eq!(encoder.step(&[], &mut out, Finish::Frame), inconsistent);
+            assert_eq!(
+                encoder.compress_block(&mut out, &[1; 50]),
+                Err(Error::Inconsistent)
+            );
+            assert!(encoder.set_dictionary(None).is_err());
+            encoder.reset(None);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Tables for encoding, and their descriptions in a frame.
 
 use crate::bits::BitWriter;
+use crate::checked::{Checked, CheckedSlice};
 use crate::workspace::{Carver, Cells};
 
 /// Largest accuracy of a table that this encoder makes, as a logarithm.
@@ -108,10 +109,10 @@ impl<'a> FseEncoder<'a> {
     pub(crate) const BYTES: usize = size_of::<FseTable>();
 
     /// Takes a table from a workspace, as it is.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
-        let table = carver.bytes(Self::BYTES).try_into();
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Checked<Self> {
+        let table = carver.bytes(Self::BYTES)?.try_into();
         let table = table.expect("as many bytes were taken");
-        FseEncoder { table }
+        Ok(FseEncoder { table })
     }
 
     /// The table itself, and its accuracy.
@@ -150,9 +151,14 @@ impl<'a> FseEncoder<'a> {
 
     /// The table of normalised probabilities, whose sum is 2^`log`. `cells` is scratch of 2^`log`
     /// bytes and eight more.
-    pub(crate) fn build(&mut self, probabilities: &[i16], log: u32, cells: &mut [u8]) {
+    pub(crate) fn build(
+        &mut self,
+        probabilities: &[i16],
+        log: u32,
+        cells: &mut [u8],
+    ) -> Checked<()> {
         let size = 1_usize << log;
-        let cells = &mut cells[..size + 8];
+        let cells = cells.checked_mut(..size + 8)?;
         (self.table[LOG], self.table[VALID]) = (log as u8, 1);
         let absent = ((log + 1) << 16) - size as u32;
         let (symbols, states) = self.cells();
@@ -171,20 +177,22 @@ impl<'a> FseEncoder<'a> {
                 log - (count - 1).ilog2()
             };
             let raise = (bits << 16).wrapping_sub(count << bits);
-            next[symbol] = total as u16;
+            *next.checked_mut(symbol)? = total as u16;
             let first = total.wrapping_sub(count);
             symbols.put(symbol, u64::from(raise) | u64::from(first) << 32);
             total += count;
         }
-        let next_cell = spread(probabilities, size, cells);
+        let next_cell = spread(probabilities, size, cells)?;
         // The states of a symbol ascend with its cells.
         let mut at = 0;
         for state in size as u16..2 * size as u16 {
-            let place = &mut next[usize::from(cells[at & (size - 1)]) % SYMBOLS];
+            let symbol = *cells.checked(at & (size - 1))?;
+            let place = &mut next[usize::from(symbol) % SYMBOLS];
             at += next_cell;
             states.put(usize::from(*place) & (STATES - 1), state);
             *place += 1;
         }
+        Ok(())
     }
 
     /// The cost of `symbol` in 1/256 bit, averaged over the states; `None` if the table lacks it.
@@ -210,25 +218,25 @@ impl<'a> FseEncoder<'a> {
 /// The rarest symbols take their cells from the end, the others step through the rest. Without rare
 /// ones, the symbols are written in their order, eight at a time: from cell to cell it is then as
 /// far as undoes the step.
-fn spread(probabilities: &[i16], size: usize, cells: &mut [u8]) -> usize {
+fn spread(probabilities: &[i16], size: usize, cells: &mut [u8]) -> Checked<usize> {
     let step = (size >> 1) + (size >> 3) + 3;
     let mut high = size;
     for (symbol, _) in (0_u8..).zip(probabilities).filter(|(_, p)| **p < 0) {
         high -= 1;
-        cells[high] = symbol;
+        *cells.checked_mut(high)? = symbol;
     }
     let mut at = 0;
     if high < size {
         for (symbol, &probability) in (0_u8..).zip(probabilities) {
             for _ in 0..probability {
-                cells[at & (size - 1)] = symbol;
+                *cells.checked_mut(at & (size - 1))? = symbol;
                 at = (at + step) & (size - 1);
                 while at >= high {
                     at = (at + step) & (size - 1);
                 }
             }
         }
-        return 1;
+        return Ok(1);
     }
     for (symbol, &probability) in (0_u8..).zip(probabilities) {
         let end = at + usize::from(probability.unsigned_abs());
@@ -251,7 +259,7 @@ fn spread(probabilities: &[i16], size: usize, cells: &mut [u8]) -> usize {
     for _ in 0..2 {
         inverse = inverse.wrapping_mul(2_usize.wrapping_sub(step.wrapping_mul(inverse)));
     }
-    inverse & (size - 1)
+    Ok(inverse & (size - 1))
 }
 
 /// The accuracy to use for a table of `total` symbols, of which `symbol_max` is the largest.
@@ -259,7 +267,7 @@ pub(crate) fn accuracy(log_max: u32, total: u32, symbol_max: usize) -> u32 {
     let total = total.max(2);
     let worth = (total - 1).ilog2().saturating_sub(2);
     let least = (total.ilog2() + 1).min((symbol_max as u32).max(1).ilog2() + 2);
-    worth.max(least).clamp(5, log_max)
+    worth.max(least).min(log_max).max(5)
 }
 
 /// Scales `counts`, whose sum is `total`, to probabilities whose sum is 2^`log`. No count is
@@ -272,7 +280,7 @@ pub(crate) fn normalise(
     total: u32,
     log: u32,
     rare: bool,
-) {
+) -> Checked<()> {
     // Where a fraction is rounded up, in 1/1000: the point at which n and n + 1 cost the same.
     const ROUND: [u64; 8] = [0, 443, 466, 476, 481, 485, 487, 489];
     let size = 1_u64 << log;
@@ -281,7 +289,7 @@ pub(crate) fn normalise(
     let mut left = size as i32;
     let (mut largest, mut largest_probability) = (0, 0);
     for (symbol, probability) in probabilities.iter_mut().enumerate() {
-        let count = counts.at(symbol);
+        let count = counts.checked_at(symbol)?;
         if count == 0 {
             *probability = 0;
             continue;
@@ -319,12 +327,13 @@ pub(crate) fn normalise(
     }
     if left != 0 {
         for (symbol, &probability) in probabilities.iter().enumerate() {
-            if probability > probabilities[largest] {
+            if probability > *probabilities.checked(largest)? {
                 largest = symbol;
             }
         }
-        probabilities[largest] += left as i16;
+        *probabilities.checked_mut(largest)? += left as i16;
     }
+    Ok(())
 }
 
 /// Most bits that are added to a description at once: a probability, and two of zeros.
@@ -434,7 +443,7 @@ mod tests {
             let mut probabilities = vec![0; symbols];
             let cells: Vec<_> = counts.iter().map(|count| count.to_ne_bytes()).collect();
             let rare = round % 2 == 0;
-            normalise(&mut probabilities, &cells, total, log, rare);
+            normalise(&mut probabilities, &cells, total, log, rare).unwrap();
             for (count, probability) in counts.iter().zip(&probabilities) {
                 assert_eq!(*count == 0, *probability == 0, "{counts:?}");
                 assert!(*probability >= -1 && (rare || *probability >= 0));
@@ -477,7 +486,7 @@ mod tests {
             build_any(&mut cells, probabilities, &meanings);
             let mut scratch = vec![0; size + 8];
             let mut encoder = FseEncoder { table: &mut table };
-            encoder.build(probabilities, log, &mut scratch);
+            encoder.build(probabilities, log, &mut scratch).unwrap();
             let mut bits_of = [0; 64];
             let mut seen = [0; 64];
             for (cell, place) in cells.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Codes for encoding, and their descriptions in a frame.
 
 use crate::bits::BitWriter;
+use crate::checked::{Checked, CheckedSlice};
 use crate::fse::{FseEncoder, accuracy, end, normalise, start, step, write_description};
 use crate::workspace::{Carver, Cells};
 use core::hint::select_unpredictable;
@@ -30,13 +31,13 @@ impl<'a> HuffmanScratch<'a> {
     pub(crate) const BYTES: usize = 4 * SYMBOLS + 8 * SYMBOLS + SYMBOLS + FseEncoder::BYTES;
 
     /// Takes the room from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
-        HuffmanScratch {
-            sorted: carver.array(),
-            tree: carver.array(),
-            weights: carver.array(),
-            weight_table: FseEncoder::carve(carver),
-        }
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Checked<Self> {
+        Ok(HuffmanScratch {
+            sorted: carver.array()?,
+            tree: carver.array()?,
+            weights: carver.array()?,
+            weight_table: FseEncoder::carve(carver)?,
+        })
     }
 
     /// Lists the symbols that occur, for [`HuffmanEncoder::build`].
@@ -88,11 +89,11 @@ impl<'a> HuffmanEncoder<'a> {
     pub(crate) const BYTES: usize = 8 * SYMBOLS;
 
     /// Takes a table from a workspace, as it is; `longest` belongs to it, and is 0 at first.
-    pub(crate) fn carve(carver: &mut Carver<'a>, longest: &'a mut u8) -> Self {
-        HuffmanEncoder {
-            codes: carver.array(),
+    pub(crate) fn carve(carver: &mut Carver<'a>, longest: &'a mut u8) -> Checked<Self> {
+        Ok(HuffmanEncoder {
+            codes: carver.array()?,
             longest,
-        }
+        })
     }
 
     /// Whether the table may be used again.
@@ -124,12 +125,17 @@ impl<'a> HuffmanEncoder<'a> {
         used: UsedSymbols,
         length_max: u32,
         scratch: &mut HuffmanScratch<'_>,
-    ) -> u64 {
-        sort(used, scratch);
+    ) -> Checked<u64> {
+        sort(used, scratch)?;
         let mut numbers = [0_u16; LENGTH_MAX as usize + 1];
-        count_depths(scratch, used.number, &mut numbers[..=length_max as usize]);
-        limit(&mut numbers, &scratch.sorted[..used.number], length_max);
-        self.assign(&numbers, used.last, scratch)
+        let depths = numbers.checked_mut(..=length_max as usize)?;
+        count_depths(scratch, used.number, depths)?;
+        limit(
+            &mut numbers,
+            scratch.sorted.checked(..used.number)?,
+            length_max,
+        )?;
+        Ok(self.assign(&numbers, used.last, scratch))
     }
 
     /// Gives codes: `numbers[l]` symbols have length `l`, and the rarest have the longest. Returns
@@ -223,7 +229,8 @@ impl<'a> HuffmanEncoder<'a> {
         *header = 127 + last as u8;
         let rest = rest.get_mut(..direct)?;
         for (place, pair) in rest.iter_mut().zip(weights.chunks(2)) {
-            *place = pair[0] << 4 | pair.get(1).copied().unwrap_or(0);
+            let weight = |i: usize| pair.get(i).copied().unwrap_or(0);
+            *place = weight(0) << 4 | weight(1);
         }
         Some(1 + direct)
     }
@@ -242,7 +249,7 @@ impl<'a> HuffmanEncoder<'a> {
 const DIGIT: u32 = 6;
 
 /// Sorts the symbols that were listed by their counts, ascending.
-fn sort(used: UsedSymbols, scratch: &mut HuffmanScratch<'_>) {
+fn sort(used: UsedSymbols, scratch: &mut HuffmanScratch<'_>) -> Checked<()> {
     let (from, numbers) = scratch.tree.split_at_mut(SYMBOLS);
     let numbers = &mut numbers[..1 << DIGIT];
     let (used, largest) = (used.number, used.most);
@@ -258,7 +265,7 @@ fn sort(used: UsedSymbols, scratch: &mut HuffmanScratch<'_>) {
         let digit = |entry: u32| (entry >> shift) as usize & ((1 << DIGIT) - 1);
         numbers.fill([0; 4]);
         for i in 0..used {
-            let digit = digit(source.at(i));
+            let digit = digit(source.checked_at(i)?);
             numbers.put(digit, numbers.at(digit) + 1);
         }
         let mut sum = 0;
@@ -268,11 +275,11 @@ fn sort(used: UsedSymbols, scratch: &mut HuffmanScratch<'_>) {
             sum = next;
         }
         for i in 0..used {
-            let entry = source.at(i);
+            let entry = source.checked_at(i)?;
             let digit = digit(entry);
             let place = numbers.at(digit);
             numbers.put(digit, place + 1);
-            target.put(place as usize & 0xff, entry);
+            target.checked_put(place as usize & 0xff, entry)?;
         }
         swapped = !swapped;
         shift += DIGIT;
@@ -281,8 +288,10 @@ fn sort(used: UsedSymbols, scratch: &mut HuffmanScratch<'_>) {
         }
     }
     if !swapped {
-        scratch.sorted[..used].copy_from_slice(&from[..used]);
+        let sorted = scratch.sorted.checked_mut(..used)?;
+        sorted.checked_copy(from.checked(..used)?)?;
     }
+    Ok(())
 }
 
 /// Counts the leaves of each depth of a Huffman tree over `n` weights in ascending order; those
@@ -291,7 +300,7 @@ fn sort(used: UsedSymbols, scratch: &mut HuffmanScratch<'_>) {
 /// The tree is made in the memory of its parents (Moffat and Katajainen, "In-place calculation of
 /// minimum-redundancy codes", 1995). The leaves of each depth are the children of the inner nodes
 /// above that are no inner nodes.
-fn count_depths(scratch: &mut HuffmanScratch<'_>, n: usize, numbers: &mut [u16]) {
+fn count_depths(scratch: &mut HuffmanScratch<'_>, n: usize, numbers: &mut [u16]) -> Checked<()> {
     const LAST: usize = SYMBOLS - 1;
     let (tree, sorted) = (&mut *scratch.tree, &mut *scratch.sorted);
     // Parents replace the weights of the nodes that they join. No branch depends on which of two
@@ -330,17 +339,22 @@ fn count_depths(scratch: &mut HuffmanScratch<'_>, n: usize, numbers: &mut [u16])
         }
     }
     let (mut nodes, mut left) = (1, n as u16);
-    for (number, inner) in numbers[..deepest].iter_mut().zip(inner) {
+    for (number, inner) in numbers.checked_mut(..deepest)?.iter_mut().zip(inner) {
         *number = nodes - inner;
         left -= *number;
         nodes = 2 * inner;
     }
-    numbers[deepest] = left;
+    *numbers.checked_mut(deepest)? = left;
+    Ok(())
 }
 
 /// Makes the code complete again after lengths were cut to `length_max`, at little cost.
 /// `numbers[l]` symbols have length `l`.
-fn limit(numbers: &mut [u16; LENGTH_MAX as usize + 1], sorted: &[[u8; 4]], length_max: u32) {
+fn limit(
+    numbers: &mut [u16; LENGTH_MAX as usize + 1],
+    sorted: &[[u8; 4]],
+    length_max: u32,
+) -> Checked<()> {
     let longest = length_max as usize;
     let unit = |length: usize| 1_i32 << (longest - length);
     let mut debt = -unit(0);
@@ -350,41 +364,43 @@ fn limit(numbers: &mut [u16; LENGTH_MAX as usize + 1], sorted: &[[u8; 4]], lengt
         }
     }
     // `first(l)`: where symbols of length `l` begin among the sorted.
-    let first = |numbers: &[u16; LENGTH_MAX as usize + 1], length: usize| -> usize {
-        numbers[length + 1..].iter().map(|n| usize::from(*n)).sum()
+    let first = |numbers: &[u16; LENGTH_MAX as usize + 1], length: usize| -> Checked<usize> {
+        let longer = numbers.checked(length + 1..)?;
+        Ok(longer.iter().map(|n| usize::from(*n)).sum())
     };
     while debt > 0 {
         // Lengthen the rarest symbol of some length: the one that costs least for each owed unit
         // that it frees.
         let mut best = (0, u64::MAX);
         for length in 1..longest {
-            if numbers[length] == 0 {
+            if *numbers.checked(length)? == 0 {
                 continue;
             }
-            let count = u64::from(sorted.at(first(numbers, length)) >> 8);
+            let count = u64::from(sorted.checked_at(first(numbers, length)?)? >> 8);
             let freed = (unit(length) / 2).min(debt) as u64;
-            let price = (count << 16) / freed;
+            let price = (count << 16) / freed.max(1);
             if price < best.1 {
                 best = (length, price);
             }
         }
         let length = best.0;
         if length == 0 {
-            return;
+            return Ok(());
         }
-        numbers[length] -= 1;
-        numbers[length + 1] += 1;
+        *numbers.checked_mut(length)? -= 1;
+        *numbers.checked_mut(length + 1)? += 1;
         debt -= unit(length) / 2;
     }
     while debt < 0 {
         // Shorten the commonest symbol of the length that wins most and fits.
         let mut best = (0, 0);
         for length in 2..=longest {
-            if numbers[length] == 0 || unit(length) > -debt {
+            let number = usize::from(*numbers.checked(length)?);
+            if number == 0 || unit(length) > -debt {
                 continue;
             }
-            let last = first(numbers, length) + usize::from(numbers[length]) - 1;
-            let count = u64::from(sorted.at(last) >> 8);
+            let last = first(numbers, length)? + number - 1;
+            let count = u64::from(sorted.checked_at(last)? >> 8);
             let gain = (count << 16) / unit(length) as u64;
             if gain >= best.1 {
                 best = (length, gain);
@@ -392,12 +408,13 @@ fn limit(numbers: &mut [u16; LENGTH_MAX as usize + 1], sorted: &[[u8; 4]], lengt
         }
         let length = best.0;
         if length == 0 {
-            return;
+            return Ok(());
         }
-        numbers[length] -= 1;
-        numbers[length - 1] += 1;
+        *numbers.checked_mut(length)? -= 1;
+        *numbers.checked_mut(length - 1)? += 1;
         debt += unit(length);
     }
+    Ok(())
 }
 
 /// Compresses weights with a table of their own and two states in turn.
@@ -425,9 +442,9 @@ fn compress_weights(
     let log = accuracy(WEIGHT_LOG_MAX, total, largest);
     let mut probabilities = [0_i16; 16];
     let probabilities = &mut probabilities[..=largest];
-    normalise(probabilities, counts, total, log, false);
+    normalise(probabilities, counts, total, log, false).ok()?;
     let head = write_description(out, probabilities, log)?;
-    table.build(probabilities, log, cells);
+    table.build(probabilities, log, cells).ok()?;
     let (table, _) = table.table();
 
     let out = out.get_mut(head..)?;
@@ -489,8 +506,8 @@ mod tests {
         let mut memory = vec![0; Carver::SLACK + bytes];
         let mut carver = Carver::new(&mut memory, bytes).unwrap();
         let mut longest = 0;
-        let mut code = HuffmanEncoder::carve(&mut carver, &mut longest);
-        let mut scratch = HuffmanScratch::carve(&mut carver);
+        let mut code = HuffmanEncoder::carve(&mut carver, &mut longest).unwrap();
+        let mut scratch = HuffmanScratch::carve(&mut carver).unwrap();
         let mut out = [0xee; 200];
         // As many codes of 8 bits and, for the rest, one of 1 bit.
         let mut counts = [1_u32.to_ne_bytes(); SYMBOLS];
@@ -498,7 +515,7 @@ mod tests {
         counts[129..].fill([0; 4]);
         let mut write = |counts, out: &mut [u8]| {
             let used = scratch.list(counts);
-            code.build(used, 11, &mut scratch);
+            code.build(used, 11, &mut scratch).unwrap();
             HuffmanEncoder::write_description(out, used.last, &mut scratch)
         };
         assert_eq!(write(&counts, &mut out), Some(65));
@@ -515,9 +532,9 @@ mod tests {
         let mut carver = Carver::new(&mut memory, bytes).unwrap();
         let mut longest = [0; 2];
         let [first, second] = &mut longest;
-        let mut code = HuffmanEncoder::carve(&mut carver, first);
-        let mut again = HuffmanEncoder::carve(&mut carver, second);
-        let mut scratch = HuffmanScratch::carve(&mut carver);
+        let mut code = HuffmanEncoder::carve(&mut carver, first).unwrap();
+        let mut again = HuffmanEncoder::carve(&mut carver, second).unwrap();
+        let mut scratch = HuffmanScratch::carve(&mut carver).unwrap();
         let mut seed = 9_u32;
         let mut random = || {
             seed = seed.wrapping_mul(0x19660d).wrapping_add(0x3c6ef35f);
@@ -544,7 +561,7 @@ mod tests {
                 let cells = counts.map(u32::to_ne_bytes);
                 let listed = scratch.list(&cells);
                 assert_eq!(listed.number, used);
-                let bits = code.build(listed, length_max, &mut scratch);
+                let bits = code.build(listed, length_max, &mut scratch).unwrap();
                 assert_eq!(code.cost(&cells), Some(bits));
                 let best = least_bits(&counts, length_max);
                 // Short codes for few and uneven counts are the furthest from the best.

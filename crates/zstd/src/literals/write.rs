@@ -1,6 +1,7 @@
 //! The section in the form that takes least.
 
 use crate::bits::log2;
+use crate::checked::CheckedSlice;
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
 use crate::sequences::sequences_least_bytes;
 use crate::workspace::{Cells, Scratch};
@@ -137,7 +138,8 @@ pub(crate) fn write_literals(
     let n = literals.len();
     let stored = |out: &mut [u8]| {
         let head = write_plain_header(out, RAW, n)?;
-        out.get_mut(head..head + n)?.copy_from_slice(literals);
+        let place = out.get_mut(head..head + n)?;
+        place.checked_copy(literals).ok()?;
         Some(LiteralsWritten {
             bytes: head + n,
             new_table: false,
@@ -150,7 +152,7 @@ pub(crate) fn write_literals(
     let used = scratch.list(counts);
     if used.number == 1 {
         let head = write_plain_header(out, RLE, n)?;
-        *out.get_mut(head)? = literals[0];
+        *out.get_mut(head)? = *literals.first()?;
         return Some(LiteralsWritten {
             bytes: head + 1,
             new_table: false,
@@ -181,12 +183,12 @@ pub(crate) fn write_literals(
     let mut new = None;
     if n >= TABLE_FROM {
         // One bit more than tells all symbols apart, or all codes would be as long.
-        let log = (n as u32 - 1)
+        let log = (n - 1)
             .ilog2()
             .saturating_sub(1)
             .max(width + 1)
             .clamp(5, 11);
-        let bits = next.build(used, log, scratch);
+        let bits = next.build(used, log, scratch).ok()?;
         let out = out.get_mut(head..)?;
         new = HuffmanEncoder::write_description(out, used.last, scratch)
             .map(|description| (description, description + whole(bits)));
@@ -233,7 +235,7 @@ fn write_four(out: &mut [u8], literals: &[u8], table: &HuffmanEncoder<'_>) -> Op
             *jump = u16::try_from(bytes).ok()?.to_le_bytes();
         }
         total += bytes;
-        rest = &mut rest[bytes..];
+        rest = rest.get_mut(bytes..)?;
     }
     Some(total)
 }
@@ -265,10 +267,10 @@ mod tests {
         let mut carver = Carver::new(&mut memory, bytes).unwrap();
         let mut longest = [0; 2];
         let [first, second] = &mut longest;
-        let mut next = HuffmanEncoder::carve(&mut carver, first);
-        let mut previous = HuffmanEncoder::carve(&mut carver, second);
+        let mut next = HuffmanEncoder::carve(&mut carver, first).unwrap();
+        let mut previous = HuffmanEncoder::carve(&mut carver, second).unwrap();
         previous.invalidate();
-        let mut scratch = HuffmanScratch::carve(&mut carver);
+        let mut scratch = HuffmanScratch::carve(&mut carver).unwrap();
         let (mut counts, mut tables) = ([[0; 4]; 256], [[0; 4]; 1152]);
         let mut seed = 5_u32;
         let mut random = || {

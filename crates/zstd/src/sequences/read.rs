@@ -211,7 +211,10 @@ impl<'t, 's> SequenceReader<'t, 's> {
         count: usize,
     ) -> Result<SequenceReader<'t, 's>, Error> {
         let mut bits = ReverseBitReader::new(src).ok_or(Error::Corruption)?;
-        let mut state = |log: Option<u32>| Ok(bits.read(log.ok_or(Error::Corruption)?) as usize);
+        let mut state = |log: Option<u32>| {
+            let log = log.ok_or(Error::Corruption)?;
+            Ok::<_, Error>(bits.read(log) as usize)
+        };
         let literal_length = state(logs[0])?;
         let offset = state(logs[1])?;
         let match_length = state(logs[2])?;

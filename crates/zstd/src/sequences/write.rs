@@ -6,6 +6,7 @@ use super::{
     LITERAL_LENGTH_COUNTS, LITERAL_LENGTH_LOG_MAX, MATCH_LENGTH_COUNTS, MATCH_LENGTH_LOG_MAX,
     OFFSET_COUNTS, OFFSET_LOG_MAX,
 };
+use crate::checked::Checked;
 use crate::encode::streams::sequences::RunTables;
 use crate::fse::{
     COST_ONE, FseEncoder, FseTable, accuracy, cost_of_probabilities, normalise, write_description,
@@ -24,12 +25,12 @@ impl<'a> SequenceTables<'a> {
     pub(crate) const BYTES: usize = 3 * FseEncoder::BYTES;
 
     /// Takes the tables from a workspace, as they are.
-    pub(crate) fn carve(carver: &mut Carver<'a>) -> Self {
-        SequenceTables {
-            literal_lengths: FseEncoder::carve(carver),
-            offsets: FseEncoder::carve(carver),
-            match_lengths: FseEncoder::carve(carver),
-        }
+    pub(crate) fn carve(carver: &mut Carver<'a>) -> Checked<Self> {
+        Ok(SequenceTables {
+            literal_lengths: FseEncoder::carve(carver)?,
+            offsets: FseEncoder::carve(carver)?,
+            match_lengths: FseEncoder::carve(carver)?,
+        })
     }
 
     /// Makes the tables unusable until they are built again.
@@ -180,7 +181,8 @@ pub(crate) fn write_sequences(
                 ml_largest,
             ),
         ],
-    );
+    )
+    .ok()?;
     #[cfg(feature = "arch")]
     let bytes = crate::arch::entropy::write_bits(out, reversed, run, starts)?;
     #[cfg(not(feature = "arch"))]
@@ -222,7 +224,8 @@ fn choose_table(
     cells: &mut [u8],
 ) -> Option<(Mode, usize)> {
     let largest = counts.len() - 1;
-    let most = (0..=largest).map(|code| counts.at(code)).max()?;
+    let most = counts.iter().map(|count| u32::from_ne_bytes(*count));
+    let most = most.max()?;
     let predefined = cost_of_probabilities(counts, kind.predefined, kind.predefined_log);
     if most == n && (n > 2 || predefined.is_none()) {
         // A single code costs only its byte. The current table may be the same.
@@ -245,13 +248,13 @@ fn choose_table(
     if u64::from(n) >= 8 && old > 48 || old == u64::MAX {
         let mut probabilities = [0_i16; 64];
         let probabilities = probabilities.get_mut(..=largest)?;
-        normalise(probabilities, counts, n, log, n >= 2048);
+        normalise(probabilities, counts, n, log, n >= 2048).ok()?;
         // Where its description has no room, an old table may do.
         let bytes = write_description(out, probabilities, log);
         if let Some(bytes) = bytes
             && cost_of_probabilities(counts, probabilities, log)? + 8 * (bytes as u64) < old
         {
-            next.build(probabilities, log, cells);
+            next.build(probabilities, log, cells).ok()?;
             return Some((Mode::Fse, bytes));
         }
         if old == u64::MAX {
@@ -261,7 +264,8 @@ fn choose_table(
     if repeat.is_some_and(|cost| cost <= old) {
         return Some((Mode::Repeat, 0));
     }
-    next.build(kind.predefined, kind.predefined_log, cells);
+    next.build(kind.predefined, kind.predefined_log, cells)
+        .ok()?;
     Some((Mode::Predefined, 0))
 }
 
@@ -288,7 +292,7 @@ mod tests {
         let bytes = 2 * SequenceTables::BYTES;
         memory.resize(Carver::SLACK + bytes, 0);
         let mut carver = Carver::new(memory, bytes).unwrap();
-        let mut tables = [(); 2].map(|()| SequenceTables::carve(&mut carver));
+        let mut tables = [(); 2].map(|()| SequenceTables::carve(&mut carver).unwrap());
         tables.iter_mut().for_each(SequenceTables::invalidate);
         tables
     }
@@ -347,7 +351,7 @@ mod tests {
             (Mode::Rle, vec![6])
         );
         // A table in which the code is one of many does not cost nothing.
-        previous.build(&OFFSET_COUNTS, 5, &mut [0; 40]);
+        previous.build(&OFFSET_COUNTS, 5, &mut [0; 40]).unwrap();
         assert_eq!(
             choice(&OFFSETS, &only(7, 3), previous),
             (Mode::Rle, vec![7])

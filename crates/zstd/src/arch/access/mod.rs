@@ -5,6 +5,14 @@
 //! one are `unsafe`, and each call in `search` proves it valid. The safe twin is
 //! `encode/finder/access.rs`.
 
+#![cfg_attr(
+    not(feature = "no-panic"),
+    expect(
+        clippy::unnecessary_wraps,
+        reason = "with the feature there are errors"
+    )
+)]
+
 mod memory;
 mod store;
 mod tables;

@@ -1,6 +1,7 @@
 //! Where sequences and literals are put.
 
 use super::{IndexedBytes, opaque};
+use crate::checked::{Checked, ensure};
 use crate::encode::store::{OVERRUN, SequenceStore};
 use crate::sequences::Sequence;
 
@@ -19,26 +20,26 @@ pub(crate) struct Store<'s, 'a> {
 impl<'s, 'a> Store<'s, 'a> {
     /// A store for the sequences of the `rest` last bytes of the data.
     #[inline(always)]
-    pub(crate) fn new(store: &'s mut SequenceStore<'a>, rest: usize) -> Self {
+    pub(crate) fn new(store: &'s mut SequenceStore<'a>, rest: usize) -> Checked<Self> {
         let (buffer, literals, sequences, room) = store.raw_parts(rest);
-        assert!(literals <= sequences && sequences <= buffer.len() && room >= 0);
-        assert!(room as usize + rest + 8 + OVERRUN == sequences - literals);
+        ensure!(literals <= sequences && sequences <= buffer.len() && room >= 0);
+        ensure!(room as usize + rest + 8 + OVERRUN == sequences - literals);
         let start = buffer.as_mut_ptr();
-        Store {
+        Ok(Store {
             store,
             start,
             literals: start.wrapping_add(literals),
             sequences: start.wrapping_add(sequences),
             room,
-        }
+        })
     }
 
     /// Tells the sequence store its new ends.
     #[inline(always)]
-    pub(crate) fn finish(self) {
+    pub(crate) fn finish(self) -> Checked<()> {
         let start = self.start.addr();
         self.store
-            .set_ends(self.literals.addr() - start, self.sequences.addr() - start);
+            .set_ends(self.literals.addr() - start, self.sequences.addr() - start)
     }
 
     /// Appends a sequence: `literals` bytes from `anchor` on, then a match of `matched` bytes.

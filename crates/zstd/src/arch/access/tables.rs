@@ -1,6 +1,7 @@
 //! Tables, rows and chains of positions.
 
 use crate::arch::compare::{equal_bytes, prefetch};
+use crate::checked::{Checked, ensure};
 use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::params::LazyDivided;
 use core::marker::PhantomData;
@@ -16,25 +17,25 @@ pub(crate) struct PositionTable<'a> {
 impl<'a> PositionTable<'a> {
     /// A table of 2^(64 - `shift`) cells.
     #[inline(always)]
-    pub(crate) fn new(cells: &'a mut [[u8; 4]], shift: u32) -> Self {
-        assert!((1..64).contains(&shift) && cells.len() as u64 == 1 << (64 - shift));
-        PositionTable {
+    pub(crate) fn new(cells: &'a mut [[u8; 4]], shift: u32) -> Checked<Self> {
+        ensure!((1..64).contains(&shift) && cells.len() as u64 == 1 << (64 - shift));
+        Ok(PositionTable {
             start: cells.as_mut_ptr(),
             len: cells.len(),
             cells: PhantomData,
-        }
+        })
     }
 
     /// Two tables, one of 2^(64 - `shift`) cells behind the other.
     #[inline(always)]
-    pub(crate) fn pair(cells: &'a mut [[u8; 4]], [long, short]: [u32; 2]) -> Self {
-        assert!((1..64).contains(&long) && (1..64).contains(&short));
-        assert!(cells.len() as u64 == (1 << (64 - long)) + (1 << (64 - short)));
-        PositionTable {
+    pub(crate) fn pair(cells: &'a mut [[u8; 4]], [long, short]: [u32; 2]) -> Checked<Self> {
+        ensure!((1..64).contains(&long) && (1..64).contains(&short));
+        ensure!(cells.len() as u64 == (1 << (64 - long)) + (1 << (64 - short)));
+        Ok(PositionTable {
             start: cells.as_mut_ptr(),
             len: cells.len(),
             cells: PhantomData,
-        }
+        })
     }
 
     /// The value of a cell.
@@ -80,19 +81,19 @@ pub(crate) struct TaggedRows<'a, const W: usize> {
 impl<'a, const W: usize> TaggedRows<'a, W> {
     /// The rows in `cells`.
     #[inline(always)]
-    pub(crate) fn new(cells: RowCells<'a>) -> Self {
+    pub(crate) fn new(cells: RowCells<'a>) -> Checked<Self> {
         const { assert!(W.is_power_of_two() && W >= 16 && W <= 128) };
         let rows = cells.heads.len();
-        assert!(rows.is_power_of_two() && cells.tags.len() == rows * W);
-        assert!(cells.positions.len() == rows * W);
-        TaggedRows {
+        ensure!(rows.is_power_of_two() && cells.tags.len() == rows * W);
+        ensure!(cells.positions.len() == rows * W);
+        Ok(TaggedRows {
             heads: cells.heads.as_mut_ptr(),
             tags: cells.tags.as_mut_ptr(),
             positions: cells.positions.as_mut_ptr(),
             shift: 64 - 8 - rows.ilog2(),
             places: rows * W,
             cells: PhantomData,
-        }
+        })
     }
 
     /// How many positions have room.
@@ -212,20 +213,20 @@ pub(crate) struct ChainLinks<'a> {
 impl<'a> ChainLinks<'a> {
     /// The chains of as many positions as there are `links`, a power of two, if there are any.
     #[inline(always)]
-    pub(crate) fn new(cells: ChainCells<'a>) -> Option<Self> {
+    pub(crate) fn new(cells: ChainCells<'a>) -> Checked<Option<Self>> {
         let ChainCells { links, ends } = cells;
         if links.is_empty() {
-            return None;
+            return Ok(None);
         }
-        assert!(links.len().is_power_of_two() && ends.len() > 1);
-        assert!(ends.len() == links.len() >> LazyDivided::CHAIN_SHARE_LOG);
-        Some(ChainLinks {
+        ensure!(links.len().is_power_of_two() && ends.len() > 1);
+        ensure!(ends.len() == links.len() >> LazyDivided::CHAIN_SHARE_LOG);
+        Ok(Some(ChainLinks {
             links: links.as_mut_ptr(),
             mask: links.len() - 1,
             shift: 64 - ends.len().ilog2(),
             ends: ends.as_mut_ptr(),
             cells: PhantomData,
-        })
+        }))
     }
 
     /// Puts a position at the end of the chain of a hash, and returns the one before it.

@@ -3,6 +3,7 @@
 
 use super::super::access::{IndexedBytes, PositionTable, Store, opaque};
 use super::PairHashes;
+use crate::checked::Checked;
 use crate::encode::ROOMY;
 use crate::encode::finder::index::{INDEX_LOG, put_aside};
 use crate::encode::params::DoubleFast;
@@ -49,9 +50,9 @@ proven_fn! {
         task: &DoubleFastSearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) -> (usize, [usize; 3]) {
+    ) -> Checked<(usize, [usize; 3])> {
         let data = IndexedBytes::new(data, task.base);
-        let mut store = Store::new(store, data.end() - task.start);
+        let mut store = Store::new(store, data.end() - task.start)?;
         macro_rules! sizes {
             ($min:literal, $long:literal, $short:literal, $index:expr) => {
                 find_min::<$min, $long, $short, $index>(data, cells, task, repeat, &mut store)
@@ -72,9 +73,9 @@ proven_fn! {
             (5, ..) => sizes!(5, 0, 0, 0),
             (6, ..) => sizes!(6, 0, 0, 0),
             (7.., ..) => sizes!(7, 0, 0, 0),
-        };
-        store.finish();
-        found
+        }?;
+        store.finish()?;
+        Ok(found)
     }
 }
 
@@ -85,14 +86,14 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>
     task: &DoubleFastSearch,
     repeat: [u32; 3],
     store: &mut Store<'_, '_>,
-) -> (usize, [usize; 3]) {
+) -> Checked<(usize, [usize; 3])> {
     let DoubleFastSearch { start, window, .. } = *task;
     let (shifts, index_log) = if LONG == 0 {
         (task.shifts, task.index_log)
     } else {
         ([LONG, SHORT], INDEX)
     };
-    let mut table = PositionTable::pair(cells, shifts);
+    let mut table = PositionTable::pair(cells, shifts)?;
     // Places of as many bits as have the numbers of cells, and those of the second table lie behind
     // the first: they are below the sum.
     let hashes = PairHashes::new::<MIN>();
@@ -108,7 +109,7 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     let (mut anchor, mut from) = (start, begin);
     if from > last {
-        return (anchor, [rep1, rep2, rep3]);
+        return Ok((anchor, [rep1, rep2, rep3]));
     }
     'block: loop {
         // Pairs of neighbours are looked at, `a` and `a` + 1.
@@ -277,7 +278,7 @@ fn find_min<const MIN: u32, const LONG: u32, const SHORT: u32, const INDEX: u32>
         }
         from = anchor;
     }
-    (anchor, [rep1, rep2, rep3])
+    Ok((anchor, [rep1, rep2, rep3]))
 }
 
 /// How a match was found.

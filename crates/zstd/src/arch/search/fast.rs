@@ -3,6 +3,7 @@
 
 use super::super::access::{IndexedBytes, PositionTable, Store, opaque};
 use super::tagged;
+use crate::checked::Checked;
 use crate::encode::ROOMY;
 use crate::encode::finder::index::{INDEX_LOG, put_aside};
 use crate::encode::params::Fast;
@@ -63,11 +64,11 @@ proven_fn! {
         task: &FastSearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) -> (usize, [usize; 3]) {
+    ) -> Checked<(usize, [usize; 3])> {
         let data = IndexedBytes::new(data, task.base);
-        let mut positions = PositionTable::new(positions, task.shift);
+        let mut positions = PositionTable::new(positions, task.shift)?;
         let positions = &mut positions;
-        let mut open = Store::new(store, data.end() - task.start);
+        let mut open = Store::new(store, data.end() - task.start)?;
         let store = &mut open;
         // The sizes that levels use are known when compiling: the loop has two registers more.
         let found = match (task.min_match, task.shift, task.index_log) {
@@ -83,8 +84,8 @@ proven_fn! {
             (6, ..) => find_min::<6, 0>(data, positions, task, repeat, store),
             (7.., ..) => find_min::<7, 0>(data, positions, task, repeat, store),
         };
-        open.finish();
-        found
+        open.finish()?;
+        Ok(found)
     }
 }
 

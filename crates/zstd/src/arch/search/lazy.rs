@@ -3,6 +3,7 @@
 
 use super::super::access::{ChainLinks, IndexedBytes, Store, TaggedRows};
 use super::row::Search;
+use crate::checked::{Checked, ilog2};
 use crate::encode::finder::index::{ChainCells, RowCells, put_aside};
 use crate::encode::params::Lazy;
 use crate::encode::store::SequenceStore;
@@ -76,9 +77,9 @@ proven_fn! {
         task: &LazySearch,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) -> Found {
+    ) -> Checked<Found> {
         let data = IndexedBytes::new(data, task.base);
-        let chains = ChainLinks::new(chains);
+        let chains = ChainLinks::new(chains)?;
         macro_rules! parse {
             ($width:literal, $hashed:literal, $lookahead:literal, $chained:literal) => {
                 parse::<$width, $hashed, $lookahead, $chained>(data, rows, chains, task, repeat, store)
@@ -124,7 +125,7 @@ impl BestMatch {
     /// About how many bits the offset costs.
     #[inline(always)]
     fn offset_cost(self) -> isize {
-        (self.offset as u32 + 3 - 2 * u32::from(self.offset == 0)).ilog2() as isize
+        ilog2(self.offset as u32 + 3 - 2 * u32::from(self.offset == 0)) as isize
     }
 }
 
@@ -138,7 +139,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
     task: &LazySearch,
     repeat: [u32; 3],
     store: &mut SequenceStore<'_>,
-) -> Found {
+) -> Checked<Found> {
     let LazySearch {
         start,
         window,
@@ -146,14 +147,14 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
         ..
     } = *task;
     let (first, end) = (data.first(), data.end());
-    let mut store = Store::new(store, end - start);
+    let mut store = Store::new(store, end - start)?;
     let begin = start.max(first + 1);
     // No repeat offset leads before the first byte, from `begin` or from any position after it; nor
     // does the distance of a match that has been found, from after that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
     // Nothing that lies before the data can enter any more.
     let next = task.next.clamp(first, begin);
-    let mut rows = Search::<W, CHAINED>::new(TaggedRows::new(rows), chains, next);
+    let mut rows = Search::<W, CHAINED>::new(TaggedRows::new(rows)?, chains, next);
     let mut anchor = start;
     let mut at = begin;
     while at + 9 < end {
@@ -294,6 +295,6 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             break;
         }
     }
-    store.finish();
-    (anchor, [rep1, rep2, rep3], rows.next)
+    store.finish()?;
+    Ok((anchor, [rep1, rep2, rep3], rows.next))
 }

@@ -2,6 +2,7 @@
 
 use super::{Out, below_32, read};
 use crate::bits::{BitWriter, put_bytes};
+use crate::checked::{Checked, CheckedSlice};
 use crate::fse::{FseTable, end, start, states, symbol};
 use crate::sequences::{
     LITERAL_LENGTH_BITS, LITERAL_LENGTH_CODE_LONG, LITERAL_LENGTH_LOG_MAX, LITERAL_LENGTH_SLOTS,
@@ -28,13 +29,13 @@ impl<'a> RunTables<'a> {
     pub(crate) fn new(
         memory: &'a mut [u8; RUN_BYTES],
         [ll, of, ml]: [(&FseTable, u32, u32, u32); 3],
-    ) -> (Self, [StartState; 3]) {
+    ) -> Checked<(Self, [StartState; 3])> {
         let starts = [
-            RunTableLayout::LITERAL_LENGTHS.fill(memory, ll, &LITERAL_LENGTH_SLOTS),
-            RunTableLayout::OFFSETS.fill(memory, of, &OFFSET_SLOTS),
-            RunTableLayout::MATCH_LENGTHS.fill(memory, ml, &MATCH_LENGTH_SLOTS),
+            RunTableLayout::LITERAL_LENGTHS.fill(memory, ll, &LITERAL_LENGTH_SLOTS)?,
+            RunTableLayout::OFFSETS.fill(memory, of, &OFFSET_SLOTS)?,
+            RunTableLayout::MATCH_LENGTHS.fill(memory, ml, &MATCH_LENGTH_SLOTS)?,
         ];
-        (RunTables(memory), starts)
+        Ok((RunTables(memory), starts))
     }
 }
 
@@ -86,9 +87,10 @@ impl RunTableLayout {
         tables: &mut [u8; RUN_BYTES],
         (table, log, last, largest): (&FseTable, u32, u32, u32),
         codes: &[u8],
-    ) -> StartState {
+    ) -> Checked<StartState> {
         let state = start(table, last) & 0xffff;
-        let places = tables[self.slots..self.slots_end].as_chunks_mut::<8>().0;
+        let places = tables.checked_mut(self.slots..self.slots_end)?;
+        let places = places.as_chunks_mut::<8>().0;
         // Slots that no code has are read, if at all, as those of no bits.
         places.fill([0; 8]);
         for (code, place) in codes.iter().zip(places) {
@@ -111,8 +113,9 @@ impl RunTableLayout {
             *place = [a, b, c, d, e, f, g, h];
         }
         let bytes = 2 << log.min(self.log_max);
-        tables[self.states..][..bytes].copy_from_slice(&states(table)[..bytes]);
-        StartState { state, log }
+        let place = tables.checked_mut(self.states..)?.checked_mut(..bytes)?;
+        place.checked_copy(states(table).checked(..bytes)?)?;
+        Ok(StartState { state, log })
     }
 
     /// The state that leads on to this slot's symbol, and the bits to write with their number. For

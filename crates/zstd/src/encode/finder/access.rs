@@ -2,7 +2,13 @@
 //!
 //! A method has the same name and meaning there. Where it is `unsafe` there, it panics here.
 
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "what panics here is an error there"
+)]
+
 use super::index::{ChainCells, RowCells};
+use crate::checked::Checked;
 use crate::encode::params::LazyDivided;
 use crate::encode::store::SequenceStore;
 use crate::sequences::Sequence;
@@ -147,16 +153,16 @@ pub(crate) struct PositionTable<'a> {
 
 impl<'a> PositionTable<'a> {
     /// A table of 2^(64 - `shift`) cells.
-    pub(crate) fn new(cells: &'a mut [[u8; 4]], shift: u32) -> Self {
+    pub(crate) fn new(cells: &'a mut [[u8; 4]], shift: u32) -> Checked<Self> {
         assert!((1..64).contains(&shift) && cells.len() as u64 == 1 << (64 - shift));
-        PositionTable { cells }
+        Ok(PositionTable { cells })
     }
 
     /// Two tables, one of 2^(64 - `shift`) cells behind the other.
-    pub(crate) fn pair(cells: &'a mut [[u8; 4]], [long, short]: [u32; 2]) -> Self {
+    pub(crate) fn pair(cells: &'a mut [[u8; 4]], [long, short]: [u32; 2]) -> Checked<Self> {
         assert!((1..64).contains(&long) && (1..64).contains(&short));
         assert!(cells.len() as u64 == (1 << (64 - long)) + (1 << (64 - short)));
-        PositionTable { cells }
+        Ok(PositionTable { cells })
     }
 
     /// The value of a cell.
@@ -180,14 +186,14 @@ pub(crate) struct TaggedRows<'a, const W: usize> {
 
 impl<'a, const W: usize> TaggedRows<'a, W> {
     /// The rows in `cells`.
-    pub(crate) fn new(cells: RowCells<'a>) -> Self {
+    pub(crate) fn new(cells: RowCells<'a>) -> Checked<Self> {
         let rows = cells.heads.len();
         assert!(rows.is_power_of_two() && cells.tags.len() == rows * W);
         assert!(cells.positions.len() == rows * W);
-        TaggedRows {
+        Ok(TaggedRows {
             shift: 64 - 8 - rows.ilog2(),
             cells,
-        }
+        })
     }
 
     /// How many positions have room.
@@ -254,15 +260,15 @@ pub(crate) struct ChainLinks<'a> {
 
 impl<'a> ChainLinks<'a> {
     /// The chains of as many positions as there are `links`, a power of two, if there are any.
-    pub(crate) fn new(cells: ChainCells<'a>) -> Option<Self> {
+    pub(crate) fn new(cells: ChainCells<'a>) -> Checked<Option<Self>> {
         let ChainCells { links, ends } = cells;
         if links.is_empty() {
-            return None;
+            return Ok(None);
         }
         assert!(links.len().is_power_of_two() && ends.len() > 1);
         assert!(ends.len() == links.len() >> LazyDivided::CHAIN_SHARE_LOG);
         let shift = 64 - ends.len().ilog2();
-        Some(ChainLinks { links, ends, shift })
+        Ok(Some(ChainLinks { links, ends, shift }))
     }
 
     /// Puts a position at the end of the chain of a hash, and returns the one before it.
@@ -290,8 +296,8 @@ pub(crate) struct Store<'s, 'a> {
 
 impl<'s, 'a> Store<'s, 'a> {
     /// A store for the sequences of the `rest` last bytes of the data.
-    pub(crate) fn new(store: &'s mut SequenceStore<'a>, _rest: usize) -> Self {
-        Store { store }
+    pub(crate) fn new(store: &'s mut SequenceStore<'a>, _rest: usize) -> Checked<Self> {
+        Ok(Store { store })
     }
 
     /// Appends a sequence: `literals` bytes from `anchor` on, then a match of `matched` bytes.
@@ -310,9 +316,12 @@ impl<'s, 'a> Store<'s, 'a> {
         matched: usize,
     ) -> bool {
         let sequence = Sequence::new(literals as u32, offset_value, matched as u32);
-        self.store.push(data.data, anchor - data.first, sequence)
+        let pushed = self.store.push(data.data, anchor - data.first, sequence);
+        pushed.expect("here, a wrong index panics")
     }
 
     /// Tells the sequence store its new ends.
-    pub(crate) fn finish(self) {}
+    pub(crate) fn finish(self) -> Checked<()> {
+        Ok(())
+    }
 }

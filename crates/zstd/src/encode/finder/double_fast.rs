@@ -5,6 +5,7 @@ use super::index::{SearchBlock, read64, reduce_tagged, take_back};
 #[cfg(not(feature = "arch"))]
 use super::search;
 use super::search::{PairHashes, double_fast::DoubleFastSearch};
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::params::DoubleFast;
 use crate::encode::store::SequenceStore;
 use crate::workspace::{Carver, Cells};
@@ -26,12 +27,16 @@ impl<'a> DoubleFastTables<'a> {
     }
 
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &DoubleFast, index_log: u32) -> Self {
-        DoubleFastTables {
-            cells: carver.cells(Self::bytes(params) / 4),
+    pub(crate) fn carve(
+        carver: &mut Carver<'a>,
+        params: &DoubleFast,
+        index_log: u32,
+    ) -> Checked<Self> {
+        Ok(DoubleFastTables {
+            cells: carver.cells(Self::bytes(params) / 4)?,
             shifts: [params.long_hash_log, params.short_hash_log].map(|log| 64 - u32::from(log)),
             index_log,
-        }
+        })
     }
 
     /// Forgets everything.
@@ -45,7 +50,7 @@ impl<'a> DoubleFastTables<'a> {
     }
 
     /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) -> Checked<()> {
         match min_match {
             0..=4 => self.insert_min::<4>(block),
             5 => self.insert_min::<5>(block),
@@ -54,15 +59,16 @@ impl<'a> DoubleFastTables<'a> {
         }
     }
 
-    fn insert_min<const MIN: u32>(&mut self, block: &SearchBlock<'_>) {
+    fn insert_min<const MIN: u32>(&mut self, block: &SearchBlock<'_>) -> Checked<()> {
         let hashes = PairHashes::new::<MIN>();
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
             let index = block.base as usize + at;
-            let value = read64(block.data, at);
+            let value = read64(block.data, at)?;
             let cells = hashes.cells(value, index, self.shifts, self.index_log);
-            self.cells.put(cells.long, cells.kept);
-            self.cells.put(cells.short, cells.kept);
+            self.cells.checked_put(cells.long, cells.kept)?;
+            self.cells.checked_put(cells.short, cells.kept)?;
         }
+        Ok(())
     }
 
     /// Finds the sequences of a block. Returns where the literals after the last one begin.
@@ -73,7 +79,7 @@ impl<'a> DoubleFastTables<'a> {
         min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) -> usize {
+    ) -> Checked<usize> {
         let task = DoubleFastSearch {
             start: block.base as usize + block.start,
             base: block.base,
@@ -82,13 +88,13 @@ impl<'a> DoubleFastTables<'a> {
             index_log: self.index_log,
             min_match,
         };
-        let data = &block.data[..block.end];
+        let data = block.data.checked(..block.end)?;
         #[cfg(feature = "arch")]
         let (anchor, kept) =
-            crate::arch::find::double_fast(data, self.cells, &task, *repeat, store);
+            crate::arch::find::double_fast(data, self.cells, &task, *repeat, store)?;
         #[cfg(not(feature = "arch"))]
-        let (anchor, kept) = search::double_fast::find(data, self.cells, &task, *repeat, store);
-        *repeat = take_back(*repeat, kept, store);
-        anchor - block.base as usize
+        let (anchor, kept) = search::double_fast::find(data, self.cells, &task, *repeat, store)?;
+        *repeat = take_back(*repeat, kept, store)?;
+        Ok(anchor - block.base as usize)
     }
 }

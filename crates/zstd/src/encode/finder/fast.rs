@@ -6,6 +6,7 @@ use super::index::{SearchBlock, read64, reduce_tagged, take_back};
 #[cfg(not(feature = "arch"))]
 use super::search;
 use super::search::{fast::FastSearch, tagged};
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::params::Fast;
 use crate::encode::store::SequenceStore;
 use crate::workspace::{Carver, Cells};
@@ -25,12 +26,12 @@ impl<'a> FastTable<'a> {
     }
 
     /// Takes the table from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Fast, index_log: u32) -> Self {
-        FastTable {
-            positions: carver.cells(1 << params.hash_log),
+    pub(crate) fn carve(carver: &mut Carver<'a>, params: &Fast, index_log: u32) -> Checked<Self> {
+        Ok(FastTable {
+            positions: carver.cells(1 << params.hash_log)?,
             params: *params,
             index_log,
-        }
+        })
     }
 
     /// Forgets everything.
@@ -44,7 +45,7 @@ impl<'a> FastTable<'a> {
     }
 
     /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) -> Checked<()> {
         let shift = 64 - u32::from(self.params.hash_log_for(min_match));
         match min_match {
             0..=4 => self.insert_min::<4>(block, shift),
@@ -54,15 +55,16 @@ impl<'a> FastTable<'a> {
         }
     }
 
-    fn insert_min<const MIN: u32>(&mut self, block: &SearchBlock<'_>, shift: u32) {
+    fn insert_min<const MIN: u32>(&mut self, block: &SearchBlock<'_>, shift: u32) -> Checked<()> {
         let index_log = self.index_log;
         let mut at = block.start;
         while at + 8 <= block.end {
             let index = block.base as usize + at;
-            let (place, kept) = tagged::<MIN>(read64(block.data, at), index, shift, index_log);
-            self.positions.put(place, kept);
+            let (place, kept) = tagged::<MIN>(read64(block.data, at)?, index, shift, index_log);
+            self.positions.checked_put(place, kept)?;
             at += 2;
         }
+        Ok(())
     }
 
     /// Finds the sequences of a block. Returns where the literals after the last one begin.
@@ -73,9 +75,9 @@ impl<'a> FastTable<'a> {
         min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) -> usize {
+    ) -> Checked<usize> {
         let hash_log = self.params.hash_log_for(min_match);
-        let positions = &mut self.positions[..1 << hash_log];
+        let positions = self.positions.checked_mut(..1 << hash_log)?;
         let task = FastSearch {
             start: block.base as usize + block.start,
             base: block.base,
@@ -85,12 +87,12 @@ impl<'a> FastTable<'a> {
             index_log: self.index_log,
             min_match,
         };
-        let data = &block.data[..block.end];
+        let data = block.data.checked(..block.end)?;
         #[cfg(feature = "arch")]
-        let (anchor, kept) = crate::arch::find::fast(data, positions, &task, *repeat, store);
+        let (anchor, kept) = crate::arch::find::fast(data, positions, &task, *repeat, store)?;
         #[cfg(not(feature = "arch"))]
-        let (anchor, kept) = search::fast::find(data, positions, &task, *repeat, store);
-        *repeat = take_back(*repeat, kept, store);
-        anchor - block.base as usize
+        let (anchor, kept) = search::fast::find(data, positions, &task, *repeat, store)?;
+        *repeat = take_back(*repeat, kept, store)?;
+        Ok(anchor - block.base as usize)
     }
 }

@@ -1,5 +1,6 @@
 //! Blocks, the indexes of their bytes, and the repeat offsets that a search keeps.
 
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::store::SequenceStore;
 use crate::sequences::update_repeat_offsets;
 
@@ -41,33 +42,33 @@ pub(crate) struct ChainCells<'a> {
 
 /// The four bytes at `at` as a number.
 #[inline(always)]
-pub(crate) fn read32(data: &[u8], at: usize) -> u32 {
-    let bytes: [u8; 4] = data[at..][..4].try_into().unwrap_or_default();
-    u32::from_le_bytes(bytes)
+pub(crate) fn read32(data: &[u8], at: usize) -> Checked<u32> {
+    let bytes = data.checked(at..)?.checked(..4)?;
+    Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
 }
 
 /// The eight bytes at `at` as a number.
 #[inline(always)]
-pub(crate) fn read64(data: &[u8], at: usize) -> u64 {
-    let bytes: [u8; 8] = data[at..][..8].try_into().unwrap_or_default();
-    u64::from_le_bytes(bytes)
+pub(crate) fn read64(data: &[u8], at: usize) -> Checked<u64> {
+    let bytes = data.checked(at..)?.checked(..8)?;
+    Ok(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
 }
 
 /// How many bytes at `at` and at `before`, which lies before it, are equal, up to `end`.
 #[inline(always)]
-pub(crate) fn match_length(data: &[u8], at: usize, before: usize, end: usize) -> usize {
-    let (ahead, behind) = (&data[at..end], &data[before..]);
-    let behind = &behind[..ahead.len()];
+pub(crate) fn match_length(data: &[u8], at: usize, before: usize, end: usize) -> Checked<usize> {
+    let (ahead, behind) = (data.checked(at..end)?, data.checked(before..)?);
+    let behind = behind.checked(..ahead.len())?;
     let (ahead8, ahead_rest) = ahead.as_chunks::<8>();
     let (behind8, behind_rest) = behind.as_chunks::<8>();
     for (i, (a, b)) in ahead8.iter().zip(behind8).enumerate() {
         let differ = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
         if differ != 0 {
-            return 8 * i + differ.trailing_zeros() as usize / 8;
+            return Ok(8 * i + differ.trailing_zeros() as usize / 8);
         }
     }
     let rest = ahead_rest.iter().zip(behind_rest);
-    8 * ahead8.len() + rest.take_while(|(a, b)| a == b).count()
+    Ok(8 * ahead8.len() + rest.take_while(|(a, b)| a == b).count())
 }
 
 /// The eight bytes at `at` as a number, if they lie before the end of the block.
@@ -129,17 +130,21 @@ pub(crate) fn put_aside(repeat: [u32; 3], begin: usize) -> [usize; 3] {
 }
 
 /// Repeat offsets after a block, from those before it and those that the search kept.
-pub(crate) fn take_back(given: [u32; 3], kept: [usize; 3], store: &SequenceStore<'_>) -> [u32; 3] {
+pub(crate) fn take_back(
+    given: [u32; 3],
+    kept: [usize; 3],
+    store: &SequenceStore<'_>,
+) -> Checked<[u32; 3]> {
     if !kept.contains(&0) {
-        return kept.map(|offset| offset as u32);
+        return Ok(kept.map(|offset| offset as u32));
     }
     let mut counted = given;
-    for sequence in store.sequences() {
+    for sequence in store.sequences()? {
         update_repeat_offsets(
             &mut counted,
             sequence.offset_value(),
             sequence.literal_length(),
         );
     }
-    counted
+    Ok(counted)
 }

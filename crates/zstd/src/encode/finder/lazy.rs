@@ -6,6 +6,7 @@ use super::row::LazyTables;
 #[cfg(not(feature = "arch"))]
 use super::search;
 use super::search::lazy::LazySearch;
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::params::Lazy;
 use crate::encode::store::SequenceStore;
 
@@ -17,7 +18,7 @@ pub(crate) fn find_block(
     min_match: u8,
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
-) -> usize {
+) -> Checked<usize> {
     let task = LazySearch {
         start: block.base as usize + block.start,
         base: block.base,
@@ -28,14 +29,14 @@ pub(crate) fn find_block(
         row_log: tables.params.row_log(),
         lookahead: tables.params.lookahead,
     };
-    let data = &block.data[..block.end];
-    let (cells, chains) = tables.rows.parts();
+    let data = block.data.checked(..block.end)?;
+    let (cells, chains) = tables.rows.parts()?;
     #[cfg(feature = "arch")]
     let find = crate::arch::find::lazy;
     #[cfg(not(feature = "arch"))]
     let find = search::lazy::find;
-    let (anchor, kept, next) = find(data, cells, chains, &task, *repeat, store);
+    let (anchor, kept, next) = find(data, cells, chains, &task, *repeat, store)?;
     *tables.rows.next = next;
-    *repeat = take_back(*repeat, kept, store);
-    anchor - block.base as usize
+    *repeat = take_back(*repeat, kept, store)?;
+    Ok(anchor - block.base as usize)
 }

@@ -15,7 +15,8 @@
 //! - `start_frame(&mut self)`: a new frame begins (its indexes are above all earlier ones);
 //! - `insert(&mut self, &SearchBlock, min_match)`: makes `data[start..end]` known without looking
 //!   for matches (dictionaries);
-//! - `find(&mut self, &SearchBlock, min_match, &mut [u32; 3], &mut SequenceStore) -> usize`.
+//! - `find(&mut self, &SearchBlock, min_match, &mut [u32; 3], &mut SequenceStore) ->
+//!   Checked<usize>`.
 
 #[cfg(not(feature = "arch"))]
 mod access;
@@ -36,6 +37,7 @@ use self::index::{SearchBlock, index_log};
 use self::optimal::divided;
 use super::params::{DoubleFast, Fast, Lazy, Params, Strategy};
 use super::store::SequenceStore;
+use crate::checked::Checked;
 use crate::workspace::Carver;
 
 /// The tables of a strategy.
@@ -45,19 +47,6 @@ pub(crate) enum Finder<'a> {
     Lazy(row::LazyTables<'a>),
     Divided(divided::DividedTables<'a>),
     Optimal(optimal::OptimalTables<'a>),
-}
-
-/// Calls the same function of whichever tables these are.
-macro_rules! each {
-    ($finder:expr, $tables:ident => $call:expr) => {
-        match $finder {
-            Finder::Fast($tables) => $call,
-            Finder::DoubleFast($tables) => $call,
-            Finder::Lazy($tables) => $call,
-            Finder::Divided($tables) => $call,
-            Finder::Optimal($tables) => $call,
-        }
-    };
 }
 
 /// State of a finder from block to block besides its tables, with its parameters.
@@ -130,35 +119,48 @@ impl<'a> Finder<'a> {
 
     /// The tables in `memory`, of [`bytes`](Self::bytes).
     #[inline(always)]
-    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut FinderState) -> Self {
+    pub(crate) fn over(memory: &'a mut [u8], kept: &'a mut FinderState) -> Checked<Self> {
         let carver = &mut Carver::over(memory);
-        match kept {
+        Ok(match kept {
             FinderState::Fast(fast, index_log) => {
-                Finder::Fast(fast::FastTable::carve(carver, fast, *index_log))
+                Finder::Fast(fast::FastTable::carve(carver, fast, *index_log)?)
             }
             FinderState::DoubleFast(double, index_log) => Finder::DoubleFast(
-                double_fast::DoubleFastTables::carve(carver, double, *index_log),
+                double_fast::DoubleFastTables::carve(carver, double, *index_log)?,
             ),
             FinderState::Lazy(lazy, next) => {
-                Finder::Lazy(row::LazyTables::carve(carver, lazy, None, next))
+                Finder::Lazy(row::LazyTables::carve(carver, lazy, None, next)?)
             }
             FinderState::Divided(kept) => {
-                Finder::Divided(divided::DividedTables::carve(carver, kept))
+                Finder::Divided(divided::DividedTables::carve(carver, kept)?)
             }
             FinderState::Optimal(kept) => {
-                Finder::Optimal(optimal::OptimalTables::carve(carver, kept))
+                Finder::Optimal(optimal::OptimalTables::carve(carver, kept)?)
             }
-        }
+        })
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        each!(self, tables => tables.clear());
+        match self {
+            Finder::Fast(tables) => tables.clear(),
+            Finder::DoubleFast(tables) => tables.clear(),
+            Finder::Lazy(tables) => tables.clear(),
+            Finder::Divided(tables) => tables.clear(),
+            Finder::Optimal(tables) => tables.clear(),
+        }
     }
 
     /// Lowers every index.
-    pub(crate) fn reduce(&mut self, by: u32) {
-        each!(self, tables => tables.reduce(by));
+    pub(crate) fn reduce(&mut self, by: u32) -> Checked<()> {
+        match self {
+            Finder::Fast(tables) => tables.reduce(by),
+            Finder::DoubleFast(tables) => tables.reduce(by),
+            Finder::Lazy(tables) => tables.reduce(by),
+            Finder::Divided(tables) => tables.reduce(by),
+            Finder::Optimal(tables) => tables.reduce(by)?,
+        }
+        Ok(())
     }
 
     /// A new frame begins.
@@ -172,7 +174,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Makes `data[start..end]` known, for matches of at least `min_match` bytes.
-    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) -> Checked<()> {
         match self {
             Finder::Fast(tables) => tables.insert(block, min_match),
             Finder::DoubleFast(tables) => tables.insert(block, min_match),
@@ -195,22 +197,22 @@ pub(crate) fn find(
     (block, min_match): (&SearchBlock<'_>, u8),
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
-) -> usize {
+) -> Checked<usize> {
     let task = (block, min_match);
     let carver = &mut Carver::over(memory);
     match kept {
         FinderState::Fast(fast, index_log) => {
-            let mut tables = fast::FastTable::carve(carver, fast, *index_log);
+            let mut tables = fast::FastTable::carve(carver, fast, *index_log)?;
             tables.find(block, min_match, repeat, store)
         }
         FinderState::DoubleFast(double, index_log) => {
-            let mut tables = double_fast::DoubleFastTables::carve(carver, double, *index_log);
+            let mut tables = double_fast::DoubleFastTables::carve(carver, double, *index_log)?;
             tables.find(block, min_match, repeat, store)
         }
         FinderState::Lazy(lazy, next) => find_lazy(carver, (lazy, next), task, repeat, store),
         FinderState::Divided(kept) => find_divided(carver, kept, task, repeat, store),
         FinderState::Optimal(kept) => {
-            let mut tables = optimal::OptimalTables::carve(carver, kept);
+            let mut tables = optimal::OptimalTables::carve(carver, kept)?;
             tables.find(block, repeat, store)
         }
     }
@@ -223,8 +225,8 @@ fn find_lazy<'a>(
     (block, min_match): (&SearchBlock<'_>, u8),
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
-) -> usize {
-    let mut tables = row::LazyTables::carve(carver, lazy, None, next);
+) -> Checked<usize> {
+    let mut tables = row::LazyTables::carve(carver, lazy, None, next)?;
     lazy::find_block(&mut tables, block, min_match, repeat, store)
 }
 
@@ -235,7 +237,7 @@ fn find_divided<'a>(
     (block, min_match): (&SearchBlock<'_>, u8),
     repeat: &mut [u32; 3],
     store: &mut SequenceStore<'_>,
-) -> usize {
-    let mut tables = divided::DividedTables::carve(carver, kept);
+) -> Checked<usize> {
+    let mut tables = divided::DividedTables::carve(carver, kept)?;
     tables.find(block, min_match, repeat, store)
 }

@@ -3,6 +3,7 @@
 
 use super::index::{ChainCells, RowCells, SearchBlock, read64, reduce};
 use super::search;
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::params::{Lazy, LazyDivided};
 use crate::workspace::Carver;
 
@@ -51,19 +52,19 @@ impl<'a> LazyTables<'a> {
         params: &Lazy,
         chain_log: Option<u8>,
         next: &'a mut usize,
-    ) -> Self {
+    ) -> Checked<Self> {
         let links = Self::links(chain_log);
         let rows = RowTables {
-            positions: carver.cells((1 << params.hash_log) + Self::chain_cells(links)),
-            tags: carver.bytes(1 << params.hash_log),
-            heads: carver.bytes(1 << (params.hash_log - params.row_log())),
+            positions: carver.cells((1 << params.hash_log) + Self::chain_cells(links))?,
+            tags: carver.bytes(1 << params.hash_log)?,
+            heads: carver.bytes(1 << (params.hash_log - params.row_log()))?,
             links,
             next,
         };
-        LazyTables {
+        Ok(LazyTables {
             rows,
             params: *params,
-        }
+        })
     }
 
     /// Forgets everything.
@@ -85,7 +86,7 @@ impl<'a> LazyTables<'a> {
     }
 
     /// Makes `data[start..end]` known.
-    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) -> Checked<()> {
         let hashed = Lazy::hashed(min_match);
         match self.params.row_log() {
             4 => self.rows.insert::<16>(block, hashed),
@@ -97,23 +98,23 @@ impl<'a> LazyTables<'a> {
 
 impl RowTables<'_> {
     /// The memory of the rows, and of the links and ends of chains.
-    pub(super) fn parts(&mut self) -> (RowCells<'_>, ChainCells<'_>) {
-        let (positions, chains) = self.positions.split_at_mut(self.tags.len());
+    pub(super) fn parts(&mut self) -> Checked<(RowCells<'_>, ChainCells<'_>)> {
+        let (positions, chains) = self.positions.checked_split_mut(self.tags.len())?;
         let cells = RowCells {
             heads: self.heads,
             tags: self.tags,
             positions,
         };
-        let (links, ends) = chains.split_at_mut(self.links);
-        (cells, ChainCells { links, ends })
+        let (links, ends) = chains.checked_split_mut(self.links)?;
+        Ok((cells, ChainCells { links, ends }))
     }
 
-    fn insert<const W: usize>(&mut self, block: &SearchBlock<'_>, hashed: u8) {
-        let (cells, chains) = self.parts();
-        let mut rows = search::TaggedRows::<W>::new(cells);
-        let mut chains = search::ChainLinks::new(chains);
+    fn insert<const W: usize>(&mut self, block: &SearchBlock<'_>, hashed: u8) -> Checked<()> {
+        let (cells, chains) = self.parts()?;
+        let mut rows = search::TaggedRows::<W>::new(cells)?;
+        let mut chains = search::ChainLinks::new(chains)?;
         for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
-            let value = read64(block.data, at);
+            let value = read64(block.data, at)?;
             let hash = match hashed {
                 4 => search::hash::<4>(value),
                 _ => search::hash::<5>(value),
@@ -125,5 +126,6 @@ impl RowTables<'_> {
             }
         }
         *self.next = (block.base as usize + block.end.saturating_sub(7)).max(*self.next);
+        Ok(())
     }
 }

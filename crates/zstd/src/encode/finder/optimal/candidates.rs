@@ -1,5 +1,6 @@
 //! Matches that could be taken, position by position.
 
+use crate::checked::{Checked, CheckedSlice};
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::{Carver, Cells};
 
@@ -35,14 +36,14 @@ impl<'a> Candidates<'a> {
 
     /// Takes the list from a workspace.
     #[inline(always)]
-    pub(super) fn carve(carver: &mut Carver<'a>, span: usize) -> Self {
-        Candidates {
+    pub(super) fn carve(carver: &mut Carver<'a>, span: usize) -> Checked<Self> {
+        Ok(Candidates {
             first: 0,
             len: 0,
-            starts: carver.cells(span + 1),
-            list: carver.cells(Self::list(span)),
+            starts: carver.cells(span + 1)?,
+            list: carver.cells(Self::list(span))?,
             used: 0,
-        }
+        })
     }
 
     /// From now on, holds a single position at a time.
@@ -52,11 +53,11 @@ impl<'a> Candidates<'a> {
     }
 
     /// Forgets all; the next position is `first`.
-    pub(super) fn start(&mut self, first: usize) {
+    pub(super) fn start(&mut self, first: usize) -> Checked<()> {
         self.first = first;
         self.len = 0;
         self.used = 0;
-        self.starts.put(0, 0);
+        self.starts.checked_put(0, 0)
     }
 
     /// Whether another position may be added.
@@ -68,20 +69,21 @@ impl<'a> Candidates<'a> {
     /// Adds a match to the position at hand, longer than those before. It takes the place of those
     /// whose offsets cost as much or more.
     #[inline(always)]
-    pub(super) fn push(&mut self, length: u32, offset: u32) {
-        let start = self.starts.at(self.len) as usize;
+    pub(super) fn push(&mut self, length: u32, offset: u32) -> Checked<()> {
+        let start = self.starts.checked_at(self.len)? as usize;
         let code = offset_code(offset_value(offset));
-        while self.used > start && offset_code(offset_value(self.at(self.used - 1).offset)) >= code
+        while self.used > start && offset_code(offset_value(self.at(self.used - 1)?.offset)) >= code
         {
             self.used -= 1;
         }
         self.push_shorter(length, offset);
+        Ok(())
     }
 
     /// As [`Candidates::push`], in a frame of its own.
     #[inline(never)]
-    pub(super) fn push_apart(&mut self, length: u32, offset: u32) {
-        self.push(length, offset);
+    pub(super) fn push_apart(&mut self, length: u32, offset: u32) -> Checked<()> {
+        self.push(length, offset)
     }
 
     /// Adds a match to the position at hand, shorter than those before, and with a cheaper offset.
@@ -97,34 +99,36 @@ impl<'a> Candidates<'a> {
     /// Adds a match to the position at hand, longer than those before; if `instead`, in the place
     /// of the last of them.
     #[inline(always)]
-    pub(super) fn push_instead(&mut self, length: u32, offset: u32, instead: bool) {
-        let start = self.starts.at(self.len) as usize;
+    pub(super) fn push_instead(&mut self, length: u32, offset: u32, instead: bool) -> Checked<()> {
+        let start = self.starts.checked_at(self.len)? as usize;
         self.used -= usize::from(instead & (self.used > start));
         self.push_shorter(length, offset);
+        Ok(())
     }
 
     /// Where the matches of the position at hand lie.
     #[inline(always)]
-    pub(super) fn pending(&self) -> core::ops::Range<usize> {
-        self.starts.at(self.len) as usize..self.used
+    pub(super) fn pending(&self) -> Checked<core::ops::Range<usize>> {
+        Ok(self.starts.checked_at(self.len)? as usize..self.used)
     }
 
     /// Turns the matches of the position at hand round.
     #[inline(always)]
-    pub(super) fn turn(&mut self) {
-        let range = self.pending();
-        self.list[range].reverse();
+    pub(super) fn turn(&mut self) -> Checked<()> {
+        let range = self.pending()?;
+        self.list.checked_mut(range)?.reverse();
+        Ok(())
     }
 
     /// The position at hand has no more matches. If the longest came first, `turn` brings them into
     /// order.
     #[inline(always)]
-    pub(super) fn end_position(&mut self, turn: bool) {
+    pub(super) fn end_position(&mut self, turn: bool) -> Checked<()> {
         if turn {
-            self.turn();
+            self.turn()?;
         }
         self.len += 1;
-        self.starts.put(self.len, self.used as u32);
+        self.starts.checked_put(self.len, self.used as u32)
     }
 
     /// Whether all positions from `first` to `end` are known.
@@ -140,18 +144,18 @@ impl<'a> Candidates<'a> {
 
     /// Where the matches of a known position lie.
     #[inline(always)]
-    pub(super) fn range(&self, position: usize) -> core::ops::Range<usize> {
+    pub(super) fn range(&self, position: usize) -> Checked<core::ops::Range<usize>> {
         let i = position - self.first;
-        self.starts.at(i) as usize..self.starts.at(i + 1) as usize
+        Ok(self.starts.checked_at(i)? as usize..self.starts.checked_at(i + 1)? as usize)
     }
 
     /// A match.
     #[inline(always)]
-    pub(super) fn at(&self, i: usize) -> Match {
-        let bits = self.list.at(i);
-        Match {
+    pub(super) fn at(&self, i: usize) -> Checked<Match> {
+        let bits = self.list.checked_at(i)?;
+        Ok(Match {
             length: (bits >> 32) as u32,
             offset: bits as u32,
-        }
+        })
     }
 }

@@ -4,6 +4,7 @@ use super::candidates::Candidates;
 use super::parse::TAIL;
 #[cfg(feature = "arch")]
 use crate::arch::compare::prefetch;
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::finder::index::{
     PRIME, SearchBlock, match_length, read32, read64, repeats, word_at,
 };
@@ -88,37 +89,38 @@ impl HashChains {
 
     /// Enters an index. Returns the previous value of its cell in each table.
     #[inline(always)]
-    fn enter(&self, cells: &mut [[u8; 4]], word: u64, index: u32) -> [u32; TABLES.len()] {
+    fn enter(&self, cells: &mut [[u8; 4]], word: u64, index: u32) -> Checked<[u32; TABLES.len()]> {
         let mut seen = [0; TABLES.len()];
         for (i, seen) in seen.iter_mut().enumerate() {
             let cell = self.cell(i, word);
-            *seen = cells.at(cell);
-            cells.put(cell, index);
+            *seen = cells.checked_at(cell)?;
+            cells.checked_put(cell, index)?;
         }
         let link = self.link(index);
-        cells.put(link, seen[TABLES.len() - 1]);
-        seen
+        cells.checked_put(link, seen[TABLES.len() - 1])?;
+        Ok(seen)
     }
 
     /// Asks for the memory of positions to come, in a frame of its own.
     #[inline(never)]
-    fn foresee(&self, cells: &[[u8; 4]], block: &SearchBlock<'_>, at: usize) {
+    fn foresee(&self, cells: &[[u8; 4]], block: &SearchBlock<'_>, at: usize) -> Checked<()> {
         let data = block.data;
         if at + Optimal::AHEAD + 8 > data.len() {
-            return;
+            return Ok(());
         }
         let (far, near) = (
-            read64(data, at + Optimal::AHEAD),
-            read64(data, at + Optimal::AHEAD / 2),
+            read64(data, at + Optimal::AHEAD)?,
+            read64(data, at + Optimal::AHEAD / 2)?,
         );
         for i in 0..TABLES.len() {
             prefetch(cells.as_ptr().wrapping_add(self.cell(i, far)).cast());
-            let candidate = cells.at(self.cell(i, near));
+            let candidate = cells.checked_at(self.cell(i, near))?;
             prefetch(
                 data.as_ptr()
                     .wrapping_add(candidate.wrapping_sub(block.base) as usize),
             );
         }
+        Ok(())
     }
 
     /// The cell of an index in the chains.
@@ -130,13 +132,19 @@ impl HashChains {
 
     /// Makes all before `to` known.
     #[inline(never)]
-    pub(super) fn insert(&mut self, cells: &mut [[u8; 4]], block: &SearchBlock<'_>, to: usize) {
+    pub(super) fn insert(
+        &mut self,
+        cells: &mut [[u8; 4]],
+        block: &SearchBlock<'_>,
+        to: usize,
+    ) -> Checked<()> {
         let to = to.min((block.data.len() + 1).saturating_sub(8));
         let from = (self.next.saturating_sub(block.base)) as usize;
         for at in from..to {
-            self.enter(cells, read64(block.data, at), block.base + at as u32);
+            self.enter(cells, read64(block.data, at)?, block.base + at as u32)?;
         }
         self.next = self.next.max(block.base + to.max(from) as u32);
+        Ok(())
     }
 
     /// Finds the matches of positions from `at` on. All before `at` are known.
@@ -148,19 +156,20 @@ impl HashChains {
         at: usize,
         sufficient: usize,
         candidates: &mut Candidates<'_>,
-    ) {
-        candidates.start(at);
+    ) -> Checked<()> {
+        candidates.start(at)?;
         let mut at = at;
         while at < block.end && candidates.has_room() {
             if at + TAIL <= block.end {
                 if u32::from(self.log) > Optimal::LARGE_LOG {
-                    self.foresee(cells, block, at);
+                    self.foresee(cells, block, at)?;
                 }
-                self.find(cells, block, at, sufficient, candidates);
+                self.find(cells, block, at, sufficient, candidates)?;
             }
-            candidates.end_position(false);
+            candidates.end_position(false)?;
             at += 1;
         }
+        Ok(())
     }
 
     /// Passes positions of a long run of literals, `run` so far, up to one where a match is likely:
@@ -177,7 +186,7 @@ impl HashChains {
         from: usize,
         (mut run, short): (u32, bool),
         offset: u32,
-    ) -> usize {
+    ) -> Checked<usize> {
         let &SearchBlock {
             data,
             base,
@@ -191,7 +200,7 @@ impl HashChains {
             let log = Optimal::skim_log(run, short);
             let index = base + at as u32;
             let oldest = base.max(index.saturating_sub(window).max(1));
-            let candidate = cells.at(self.cell(SKIMMED, word));
+            let candidate = cells.checked_at(self.cell(SKIMMED, word))?;
             let before = (candidate.wrapping_sub(base)) as usize;
             let unlike = |other: u64| (other ^ word) << (64 - 8 * TABLES[SKIMMED].0);
             if candidate.wrapping_sub(oldest) < index - oldest
@@ -206,12 +215,12 @@ impl HashChains {
                 let start = index - back as u32;
                 self.within = (start, index + length as u32, index - candidate);
                 self.next = self.next.max(index);
-                return at - back;
+                return Ok(at - back);
             }
             while entry <= at
                 && let Some(word) = word_at(block, entry)
             {
-                self.enter(cells, word, base + entry as u32);
+                self.enter(cells, word, base + entry as u32)?;
                 entry += 1 << log;
             }
             let step = 1 << log >> 1 | 1;
@@ -219,13 +228,13 @@ impl HashChains {
                 let word = word_at(block, at);
                 if word.is_some_and(|word| repeats(block, at, offset, word)) {
                     self.next = self.next.max(base + at as u32);
-                    return at;
+                    return Ok(at);
                 }
             }
             (at, run) = (at + step, run + step as u32);
         }
         self.next = self.next.max(base + end as u32);
-        end
+        Ok(end)
     }
 
     /// The index after the last match that is known as a long one.
@@ -242,20 +251,21 @@ impl HashChains {
         at: usize,
         sufficient: usize,
         candidates: &mut Candidates<'_>,
-    ) {
+    ) -> Checked<()> {
         let index = block.base + at as u32;
         let (start, end, offset) = self.within;
         if start <= index && index < end {
-            self.insert(cells, block, at + 1);
+            self.insert(cells, block, at + 1)?;
             if end - index >= 3 {
-                candidates.push_apart(end - index, offset);
+                candidates.push_apart(end - index, offset)?;
             }
-            return;
+            return Ok(());
         }
-        let candidate = self.find_short(cells, block, at, candidates);
+        let candidate = self.find_short(cells, block, at, candidates)?;
         if candidate > 0 {
-            self.follow(cells, block, at, candidate, sufficient, candidates);
+            self.follow(cells, block, at, candidate, sufficient, candidates)?;
         }
+        Ok(())
     }
 
     /// Finds the short matches of one position. Returns the candidate at which to look for long
@@ -267,7 +277,7 @@ impl HashChains {
         block: &SearchBlock<'_>,
         at: usize,
         candidates: &mut Candidates<'_>,
-    ) -> u32 {
+    ) -> Checked<u32> {
         let &SearchBlock {
             data, base, window, ..
         } = block;
@@ -276,9 +286,9 @@ impl HashChains {
         // Entries of an earlier, discarded plan lie after this index.
         let is_candidate = |candidate: u32| candidate.wrapping_sub(oldest) < index - oldest;
         let Some(word) = word_at(block, at) else {
-            return 0;
+            return Ok(0);
         };
-        let seen = self.enter(cells, word, index);
+        let seen = self.enter(cells, word, index)?;
         self.next = self.next.max(index + 1);
         let (mut longest, mut code) = (2, u32::MAX);
         for candidate in seen {
@@ -288,22 +298,22 @@ impl HashChains {
             }
             let good = is_candidate(candidate);
             let candidate = select_unpredictable(good, candidate, index - u32::from(at > 0));
-            let differ = read64(data, (candidate - base) as usize) ^ word;
+            let differ = read64(data, (candidate - base) as usize)? ^ word;
             let length = differ.trailing_zeros() / 8;
             let offset = index - candidate;
             let next_code = offset_code(offset_value(offset));
             let take = good & (length > longest);
             if take {
-                candidates.push_instead(length, offset, next_code <= code);
+                candidates.push_instead(length, offset, next_code <= code)?;
             }
             longest = select_unpredictable(take, length, longest);
             code = select_unpredictable(take, next_code, code);
         }
-        if longest as usize >= LAST {
+        Ok(if longest as usize >= LAST {
             seen[TABLES.len() - 1]
         } else {
             0
-        }
+        })
     }
 
     /// Looks for long matches from `candidate` on, the nearest first.
@@ -321,8 +331,8 @@ impl HashChains {
         mut candidate: u32,
         sufficient: usize,
         candidates: &mut Candidates<'_>,
-    ) {
-        let (data, base) = (&block.data[..block.end], block.base);
+    ) -> Checked<()> {
+        let (data, base) = (block.data.checked(..block.end)?, block.base);
         let index = base + at as u32;
         let oldest = base.max(index.saturating_sub(block.window).max(1));
         let mut longest = LAST - 1;
@@ -330,30 +340,31 @@ impl HashChains {
         let mut ahead = 0;
         for _ in 0..1_u32 << self.search_log {
             if candidate.wrapping_sub(oldest) >= index - oldest || at + longest >= data.len() {
-                return;
+                return Ok(());
             }
             let from = (candidate - base) as usize;
             // Only a candidate that matches where the longest one ends can be longer.
-            if read32(data, from + longest - 3) == read32(data, at + longest - 3) {
-                let length = match_length(data, at, from, data.len());
+            if read32(data, from + longest - 3)? == read32(data, at + longest - 3)? {
+                let length = match_length(data, at, from, data.len())?;
                 if length > longest {
                     longest = length;
-                    candidates.push_apart(length as u32, (at - from) as u32);
+                    candidates.push_apart(length as u32, (at - from) as u32)?;
                     if length >= sufficient {
                         self.within = (index, index + length as u32, (at - from) as u32);
-                        return;
+                        return Ok(());
                     }
-                    (candidate, ahead) = self.farthest(cells, block, at, candidate, length);
+                    (candidate, ahead) = self.farthest(cells, block, at, candidate, length)?;
                     continue;
                 }
             }
             let place = candidate + ahead;
-            let before = cells.at(self.link(place));
+            let before = cells.checked_at(self.link(place))?;
             if before >= place {
-                return;
+                return Ok(());
             }
             candidate = before.saturating_sub(ahead);
         }
+        Ok(())
     }
 
     /// The nearest candidate that can have more than the `length` bytes of `candidate`, and how far
@@ -366,7 +377,7 @@ impl HashChains {
         at: usize,
         candidate: u32,
         length: usize,
-    ) -> (u32, u32) {
+    ) -> Checked<(u32, u32)> {
         let mut best = (u32::MAX, 0);
         let places = (length - LAST) as u32;
         // From the index on nothing has entered yet.
@@ -375,7 +386,7 @@ impl HashChains {
             .min(Optimal::PLACES_MAX.min(1 << self.search_log))
             .min(distance - 1)
         {
-            let before = cells.at(self.link(candidate + ahead));
+            let before = cells.checked_at(self.link(candidate + ahead))?;
             if before < candidate + ahead {
                 best = best.min((before.saturating_sub(ahead), ahead));
             }
@@ -384,15 +395,16 @@ impl HashChains {
         let ahead = places + 1;
         let next = at + ahead as usize;
         if next + 8 <= block.end {
-            let mut head = cells.at(self.cell(TABLES.len() - 1, read64(block.data, next)));
+            let word = read64(block.data, next)?;
+            let mut head = cells.checked_at(self.cell(TABLES.len() - 1, word))?;
             if head >= candidate + ahead {
-                head = cells.at(self.link(head));
+                head = cells.checked_at(self.link(head))?;
             }
             if head < candidate + ahead {
                 best = best.min((head.saturating_sub(ahead), ahead));
             }
         }
-        if best.0 == u32::MAX { (0, 0) } else { best }
+        Ok(if best.0 == u32::MAX { (0, 0) } else { best })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::partition::{CHUNK_LOG, Chunks};
 use super::prices;
 use super::step_queue::StepQueue;
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::finder::index::SearchBlock;
 use crate::encode::finder::{lazy, row};
 use crate::encode::params::LazyDivided;
@@ -55,14 +56,14 @@ impl<'a> DividedTables<'a> {
     }
 
     /// Takes the tables from a workspace, the rows first.
-    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut DividedState) -> Self {
+    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut DividedState) -> Checked<Self> {
         let params = &kept.params;
-        DividedTables {
-            rows: row::LazyTables::carve(carver, &params.lazy, params.chain_log, &mut kept.next),
-            chunks: Chunks::carve(carver, true),
-            steps: carver.cells(2 * kept.steps_max as usize),
+        Ok(DividedTables {
+            rows: row::LazyTables::carve(carver, &params.lazy, params.chain_log, &mut kept.next)?,
+            chunks: Chunks::carve(carver, true)?,
+            steps: carver.cells(2 * kept.steps_max as usize)?,
             plan: &mut kept.plan,
-        }
+        })
     }
 
     /// Forgets everything.
@@ -84,8 +85,8 @@ impl<'a> DividedTables<'a> {
     }
 
     /// Makes the block known without looking for matches.
-    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) {
-        self.rows.insert(block, min_match);
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) -> Checked<()> {
+        self.rows.insert(block, min_match)
     }
 
     /// Finds the sequences of a block, which may end earlier than asked for: then
@@ -99,9 +100,9 @@ impl<'a> DividedTables<'a> {
         min_match: u8,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) -> usize {
+    ) -> Checked<usize> {
         if !self.plan.is_for(block) {
-            self.plan(block, min_match, *repeat, store);
+            self.plan(block, min_match, *repeat, store)?;
         }
         self.plan
             .hand_out(self.steps, &self.chunks, block, repeat, store)
@@ -115,10 +116,10 @@ impl<'a> DividedTables<'a> {
         min_match: u8,
         repeat: [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) {
+    ) -> Checked<()> {
         let mut kept = repeat;
         store.clear();
-        let anchor = lazy::find_block(&mut self.rows, block, min_match, &mut kept, store);
+        let anchor = lazy::find_block(&mut self.rows, block, min_match, &mut kept, store)?;
         let end = if store.is_full(block.end - anchor) {
             anchor
         } else {
@@ -128,21 +129,24 @@ impl<'a> DividedTables<'a> {
         self.chunks.start();
         let mut repeat = repeat;
         let (mut at, mut chunk) = (block.start, 0);
-        for sequence in store.sequences() {
+        for sequence in store.sequences()? {
             let (literals, value) = (sequence.literal_length(), sequence.offset_value());
             update_repeat_offsets(&mut repeat, value, literals);
             self.plan
-                .push(self.steps, literals, repeat[0], sequence.match_length());
-            let counts = self.chunks.chunk(chunk);
-            prices::count_literals(counts, &block.data[at..at + literals as usize], 1);
-            prices::count_sequence(counts, (literals, value, sequence.match_length()), 1);
+                .push(self.steps, literals, repeat[0], sequence.match_length())?;
+            let counts = self.chunks.chunk(chunk)?;
+            let bytes = block.data.checked(at..at + literals as usize)?;
+            prices::count_literals(counts, bytes, 1);
+            prices::count_sequence(counts, (literals, value, sequence.match_length()), 1)?;
             at += (literals + sequence.match_length()) as usize;
             chunk = (at - block.start) >> CHUNK_LOG;
         }
-        prices::count_literals(self.chunks.chunk(chunk), &block.data[at..end], 1);
-        self.chunks.join();
+        let bytes = block.data.checked(at..end)?;
+        prices::count_literals(self.chunks.chunk(chunk)?, bytes, 1);
+        self.chunks.join()?;
         store.clear();
         self.plan
             .ready(block.base + block.start as u32, block.base + end as u32);
+        Ok(())
     }
 }

@@ -26,6 +26,7 @@ use self::pass::Parser;
 use self::prices::Prices;
 use self::sorted::Sorted;
 use super::index::SearchBlock;
+use crate::checked::Checked;
 use crate::encode::store::SequenceStore;
 use crate::workspace::{Carver, Cells};
 
@@ -42,22 +43,22 @@ pub(crate) struct OptimalTables<'a> {
 
 impl<'a> OptimalTables<'a> {
     /// Takes the tables from a workspace.
-    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut OptimalState) -> Self {
-        OptimalTables {
-            chains_known: carver.array(),
-            memory: carver.bytes(kept.rest.layout.memory_bytes()),
+    pub(crate) fn carve(carver: &mut Carver<'a>, kept: &'a mut OptimalState) -> Checked<Self> {
+        Ok(OptimalTables {
+            chains_known: carver.array()?,
+            memory: carver.bytes(kept.rest.layout.memory_bytes())?,
             kept,
-        }
+        })
     }
 
     /// The parser of a block, carved from the memory.
     #[inline(always)]
-    fn parser(&mut self) -> Parser<'_> {
+    fn parser(&mut self) -> Checked<Parser<'_>> {
         let layout = self.kept.rest.layout;
         let (nodes, leaves) = layout.cells();
         let mut carver = Carver::over(self.memory);
         let carver = &mut carver;
-        Parser {
+        Ok(Parser {
             chains_known: self.chains_known,
             sorted: Sorted::carve(
                 carver,
@@ -65,15 +66,15 @@ impl<'a> OptimalTables<'a> {
                 leaves,
                 layout.triples_log(),
                 &mut self.kept.sorted,
-            ),
-            prices: Prices::carve(carver),
-            nodes: PriceNodes::carve(carver),
-            candidates: Candidates::carve(carver, layout.span()),
-            chunks: Chunks::carve(carver, true),
-            chunks_before: Chunks::carve(carver, layout.passes() > 1),
-            counts: carver.array(),
+            )?,
+            prices: Prices::carve(carver)?,
+            nodes: PriceNodes::carve(carver)?,
+            candidates: Candidates::carve(carver, layout.span())?,
+            chunks: Chunks::carve(carver, true)?,
+            chunks_before: Chunks::carve(carver, layout.passes() > 1)?,
+            counts: carver.array()?,
             kept: &mut self.kept.rest,
-        }
+        })
     }
 
     /// Forgets everything.
@@ -83,14 +84,15 @@ impl<'a> OptimalTables<'a> {
     }
 
     /// Lowers every index by `by`.
-    pub(crate) fn reduce(&mut self, by: u32) {
+    pub(crate) fn reduce(&mut self, by: u32) -> Checked<()> {
         if self.chains_known.at(0) == 1 {
-            super::index::reduce(self.parser().sorted.nodes_memory(), by);
+            super::index::reduce(self.parser()?.sorted.nodes_memory(), by);
         }
         let kept = &mut self.kept.rest;
         kept.chains.reduce(by);
         kept.plan.reduce(by);
         kept.sorted_range = (0, 0);
+        Ok(())
     }
 
     /// A new frame begins.
@@ -104,8 +106,8 @@ impl<'a> OptimalTables<'a> {
     }
 
     /// Makes the block known without looking for matches.
-    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>) {
-        self.parser().insert(block);
+    pub(crate) fn insert(&mut self, block: &SearchBlock<'_>) -> Checked<()> {
+        self.parser()?.insert(block)
     }
 
     /// Finds the sequences of a block, which may end earlier than asked for: then
@@ -118,17 +120,17 @@ impl<'a> OptimalTables<'a> {
         block: &SearchBlock<'_>,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) -> usize {
+    ) -> Checked<usize> {
         if !self.kept.rest.plan.is_for(block) {
-            self.plan(block, *repeat);
+            self.plan(block, *repeat)?;
         }
         self.hand_out(block, repeat, store)
     }
 
     /// Decides all sequences up to the end of a block, and how to divide them.
     #[inline(never)]
-    fn plan(&mut self, block: &SearchBlock<'_>, repeat: [u32; 3]) {
-        self.parser().plan(block, repeat);
+    fn plan(&mut self, block: &SearchBlock<'_>, repeat: [u32; 3]) -> Checked<()> {
+        self.parser()?.plan(block, repeat)
     }
 
     /// Hands out the next part of the plan.
@@ -138,8 +140,8 @@ impl<'a> OptimalTables<'a> {
         block: &SearchBlock<'_>,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) -> usize {
-        let mut parser = self.parser();
+    ) -> Checked<usize> {
+        let mut parser = self.parser()?;
         let steps = parser.sorted.leaves_memory();
         let plan = &mut parser.kept.plan;
         plan.hand_out(steps, &parser.chunks, block, repeat, store)

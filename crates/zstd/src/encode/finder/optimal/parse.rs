@@ -2,6 +2,7 @@
 
 use super::candidates::Candidates;
 use super::prices::{PRICED_LENGTH_MAX, Prices};
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::finder::index::{SearchBlock, match_length, repeats, word_at};
 use crate::sequences::{MATCH_MIN, offset_code, offset_value, update_repeat_offsets};
 use crate::workspace::{Carver, Cells};
@@ -48,47 +49,50 @@ impl<'a> PriceNodes<'a> {
 
     /// Takes the nodes from a workspace.
     #[inline(always)]
-    pub(super) fn carve(carver: &mut Carver<'a>) -> Self {
-        PriceNodes {
-            ways: carver.array(),
+    pub(super) fn carve(carver: &mut Carver<'a>) -> Checked<Self> {
+        Ok(PriceNodes {
+            ways: carver.array()?,
             reach: NODES - 1,
-            literals: carver.array(),
-            repeat: carver.array(),
-            path: carver.array(),
-        }
+            literals: carver.array()?,
+            repeat: carver.array()?,
+            path: carver.array()?,
+        })
     }
 
     #[inline(always)]
-    fn repeat(&self, node: usize) -> [u32; 3] {
-        let [a, b, c] = *self.repeat[node].as_chunks().0 else {
-            return [0; 3];
+    fn repeat(&self, node: usize) -> Checked<[u32; 3]> {
+        let [a, b, c] = *self.repeat.checked(node)?.as_chunks().0 else {
+            return Ok([0; 3]);
         };
-        [a, b, c].map(u32::from_ne_bytes)
+        Ok([a, b, c].map(u32::from_ne_bytes))
     }
 
     #[inline(always)]
-    fn put_repeat(&mut self, node: usize, repeat: [u32; 3]) {
-        for (place, offset) in self.repeat[node].as_chunks_mut().0.iter_mut().zip(repeat) {
+    fn put_repeat(&mut self, node: usize, repeat: [u32; 3]) -> Checked<()> {
+        let places = self.repeat.checked_mut(node)?.as_chunks_mut().0;
+        for (place, offset) in places.iter_mut().zip(repeat) {
             *place = offset.to_ne_bytes();
         }
+        Ok(())
     }
 
     /// The price of the cheapest parse whose last step is a match.
     #[inline(always)]
-    fn price(&self, node: usize) -> u32 {
-        (self.ways.at(node) >> PRICE_SHIFT) as u32
+    fn price(&self, node: usize) -> Checked<u32> {
+        Ok((self.ways.checked_at(node)? >> PRICE_SHIFT) as u32)
     }
 
     /// The length of that parse's last match.
     #[inline(always)]
-    fn length(&self, node: usize) -> usize {
-        LENGTH_MASK - ((self.ways.at(node) >> LENGTH_SHIFT) as usize & LENGTH_MASK)
+    fn length(&self, node: usize) -> Checked<usize> {
+        let way = self.ways.checked_at(node)?;
+        Ok(LENGTH_MASK - ((way >> LENGTH_SHIFT) as usize & LENGTH_MASK))
     }
 
     /// Its offset value.
     #[inline(always)]
-    fn value(&self, node: usize) -> u32 {
-        self.ways.at(node) as u32 & ((1 << LENGTH_SHIFT) - 1)
+    fn value(&self, node: usize) -> Checked<u32> {
+        Ok(self.ways.checked_at(node)? as u32 & ((1 << LENGTH_SHIFT) - 1))
     }
 
     /// Offers a match of every length in `from..=to`, which begins at `node`, for `price` and that
@@ -101,11 +105,12 @@ impl<'a> PriceNodes<'a> {
         (price, length_prices): (u32, &[[u8; 4]; PRICED_LENGTH_MAX + 1]),
         value: u32,
         thorough: bool,
-    ) {
+    ) -> Checked<()> {
         let (from, to) = (*lengths.start(), *lengths.end());
         self.reach = self.reach.max(node + to);
-        let lengths = &length_prices[lengths];
-        let ways = &mut self.ways[node + from..node + to + 1][..lengths.len()];
+        let lengths = length_prices.checked(lengths)?;
+        let ways = self.ways.checked_mut(node + from..node + to + 1)?;
+        let ways = ways.checked_mut(..lengths.len())?;
         let way = u64::from(price) << PRICE_SHIFT
             | ((LENGTH_MASK - from) as u64) << LENGTH_SHIFT
             | u64::from(value);
@@ -121,6 +126,7 @@ impl<'a> PriceNodes<'a> {
                 break;
             }
         }
+        Ok(())
     }
 }
 
@@ -172,15 +178,15 @@ impl PriceNodes<'_> {
         prices: &Prices<'_>,
         effort: Effort,
         candidates: &mut Candidates<'_>,
-        mut fill: impl FnMut(usize, &mut Candidates<'_>),
-    ) -> StepSeries {
+        mut fill: impl FnMut(usize, &mut Candidates<'_>) -> Checked<()>,
+    ) -> Checked<StepSeries> {
         let &SearchBlock { data, end, .. } = block;
         let start = state.at;
         let none = prices.literal_length(0);
         let one = prices.literal_length(1);
-        self.put_repeat(0, state.repeat);
+        self.put_repeat(0, state.repeat)?;
         // Remove the nodes of the previous series.
-        self.ways[..self.reach + 1].fill([0xff; 8]);
+        self.ways.checked_mut(..self.reach + 1)?.fill([0xff; 8]);
         self.reach = 0;
         if state.pending == 0 {
             self.ways.put(0, 0);
@@ -198,13 +204,13 @@ impl PriceNodes<'_> {
             let at = start + node;
             let mut price = NEVER;
             if node <= self.reach {
-                price = self.price(node);
+                price = self.price(node)?;
                 if node > 0 && price < NEVER {
-                    let from = node - self.length(node);
-                    let literals = self.literals.at(from);
-                    let mut repeat = self.repeat(from.saturating_sub(literals as usize));
-                    update_repeat_offsets(&mut repeat, self.value(node), literals);
-                    self.put_repeat(node, repeat);
+                    let from = node - self.length(node)?;
+                    let literals = self.literals.checked_at(from)?;
+                    let mut repeat = self.repeat(from.saturating_sub(literals as usize))?;
+                    update_repeat_offsets(&mut repeat, self.value(node)?, literals);
+                    self.put_repeat(node, repeat)?;
                 }
             }
             let (base, literals) = if price + none <= run_price {
@@ -212,13 +218,13 @@ impl PriceNodes<'_> {
             } else {
                 (run_price, run)
             };
-            self.literals.put(node, literals);
+            self.literals.checked_put(node, literals)?;
             if at >= end || (node > self.reach && node > 0) || node + effort.sufficient + 2 >= NODES
             {
                 break;
             }
             // One literal more.
-            let literal = prices.literal(data[at]);
+            let literal = prices.literal(*data.checked(at)?);
             let longer = if run == 0 {
                 NEVER
             } else {
@@ -235,13 +241,13 @@ impl PriceNodes<'_> {
             };
             if !effort.thorough
                 && node < self.reach
-                && self.price(node + 1) + none <= base + effort.skip_margin
+                && self.price(node + 1)? + none <= base + effort.skip_margin
             {
                 node += 1;
                 continue;
             }
             // Repeat offsets.
-            let repeat = self.repeat(node.saturating_sub(literals as usize));
+            let repeat = self.repeat(node.saturating_sub(literals as usize))?;
             let offsets = short_offsets(repeat, literals);
             let mut longest = MATCH_MIN - 1;
             let mut longest_value = 0;
@@ -249,25 +255,25 @@ impl PriceNodes<'_> {
                 if !repeats(block, at, offset, word) {
                     continue;
                 }
-                let length = match_length(data, at, at - offset as usize, end);
+                let length = match_length(data, at, at - offset as usize, end)?;
                 if length > longest {
                     let to = length.min(effort.sufficient);
                     let price = base + prices.offset(offset_code(value));
                     if longest < to {
                         let price = (price, prices.match_lengths());
-                        self.offer(node, longest + 1..=to, price, value, effort.thorough);
+                        self.offer(node, longest + 1..=to, price, value, effort.thorough)?;
                     }
                     (longest, longest_value) = (length, value);
                 }
             }
             if longest < effort.sufficient {
                 if at >= candidates.end() {
-                    fill(at, candidates);
+                    fill(at, candidates)?;
                 }
-                let range = candidates.range(at);
+                let range = candidates.range(at)?;
                 let mut from = MATCH_MIN;
                 for i in range.clone() {
-                    let found = candidates.at(i);
+                    let found = candidates.at(i)?;
                     let value = offset_value(found.offset);
                     let code = offset_code(value);
                     let length = (found.length as usize).min(end - at);
@@ -275,7 +281,7 @@ impl PriceNodes<'_> {
                     if from <= to {
                         let price = base + prices.offset(code);
                         let price = (price, prices.match_lengths());
-                        self.offer(node, from..=to, price, value, effort.thorough);
+                        self.offer(node, from..=to, price, value, effort.thorough)?;
                         from = to + 1;
                     }
                     if length > longest {
@@ -294,25 +300,26 @@ impl PriceNodes<'_> {
 
     /// Finds the steps that lead to `node`.
     #[inline(always)]
-    fn walk_back(&mut self, node: usize, last: Option<(usize, u32)>) -> StepSeries {
+    fn walk_back(&mut self, node: usize, last: Option<(usize, u32)>) -> Checked<StepSeries> {
         let mut steps = 0;
         let mut at = node;
         loop {
-            let literals = self.literals.at(at) as usize;
+            let literals = self.literals.checked_at(at)? as usize;
             if literals >= at {
                 break;
             }
             let end = at - literals;
-            at = end - self.length(end);
-            self.path.put(steps, (at as u64) << 32 | end as u64);
+            at = end - self.length(end)?;
+            self.path
+                .checked_put(steps, (at as u64) << 32 | end as u64)?;
             steps += 1;
         }
-        StepSeries {
+        Ok(StepSeries {
             steps,
             node,
             last,
             behind: 0,
-        }
+        })
     }
 
     /// Takes the next step of a parse. At its end `None`, and `state` is there.
@@ -321,19 +328,19 @@ impl PriceNodes<'_> {
         &self,
         way: &mut StepSeries,
         state: &mut ParsePosition,
-    ) -> Option<ParseStep> {
+    ) -> Checked<Option<ParseStep>> {
         let (from, length, value) = if way.steps > 0 {
             way.steps -= 1;
-            let bits = self.path.at(way.steps);
+            let bits = self.path.checked_at(way.steps)?;
             let (from, end) = ((bits >> 32) as usize, bits as u32 as usize);
-            (from, end - from, self.value(end))
+            (from, end - from, self.value(end)?)
         } else if let Some((length, value)) = way.last.take() {
             (way.node, length, value)
         } else {
             let rest = way.node.saturating_sub(way.behind);
             state.at += rest;
             state.pending += rest as u32;
-            return None;
+            return Ok(None);
         };
         let skipped = from - way.behind;
         let literals = skipped as u32 + state.pending;
@@ -341,12 +348,12 @@ impl PriceNodes<'_> {
         state.pending = 0;
         state.at += skipped + length;
         way.behind = from + length;
-        Some(ParseStep {
+        Ok(Some(ParseStep {
             literals,
             value,
             offset: state.repeat[0],
             length: length as u32,
-        })
+        }))
     }
 }
 

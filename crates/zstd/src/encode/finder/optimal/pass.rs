@@ -7,6 +7,7 @@ use super::partition::{CHUNK_LOG, Chunks};
 use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, RecordWeights, WEIGHT};
 use super::sorted::{RECORDED_MAX, Sorted};
 use super::state::UnsortedState;
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::finder::index::{SearchBlock, repeats, word_at};
 use crate::encode::levels::SHORT_LOG_MAX;
 use crate::encode::params::Optimal;
@@ -46,22 +47,22 @@ pub(super) struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     /// Makes the block known without looking for matches.
-    pub(super) fn insert(&mut self, block: &SearchBlock<'_>) {
+    pub(super) fn insert(&mut self, block: &SearchBlock<'_>) -> Checked<()> {
         self.ready_chains();
         let cells = self.sorted.nodes_memory();
-        self.kept.chains.insert(cells, block, block.end);
+        self.kept.chains.insert(cells, block, block.end)
     }
 
     /// Whether content has hardly any matches.
     #[inline(never)]
-    fn is_plain(&mut self, block: &SearchBlock<'_>) -> bool {
+    fn is_plain(&mut self, block: &SearchBlock<'_>) -> Checked<bool> {
         // Nothing has been counted yet.
         let sample = self.counts.first_chunk_mut().expect("literals come first");
         let bits = literal_bits(block.data, sample);
         if block.data.len() < Optimal::PLAIN_MIN
             || bits.is_some_and(|bits| bits < Optimal::PLAIN_BITS_MIN)
         {
-            return false;
+            return Ok(false);
         }
         self.ready_chains();
         let (cells, chains) = (self.sorted.nodes_memory(), &mut self.kept.chains);
@@ -72,7 +73,7 @@ impl<'a> Parser<'a> {
         let run = (Optimal::PLAIN_RUN, false);
         let (mut at, mut matched) = (0, 0);
         while at < content.end && matched <= content.end >> Optimal::PLAIN_LOG {
-            let found = chains.skim(cells, &content, at, run, 0);
+            let found = chains.skim(cells, &content, at, run, 0)?;
             if found == content.end {
                 break;
             }
@@ -81,7 +82,7 @@ impl<'a> Parser<'a> {
         }
         // The tables hold positions to come.
         self.chains_known.put(0, 0);
-        matched <= content.end >> Optimal::PLAIN_LOG
+        Ok(matched <= content.end >> Optimal::PLAIN_LOG)
     }
 
     /// Makes the memory of the nodes that of the chains.
@@ -96,16 +97,16 @@ impl<'a> Parser<'a> {
 
     /// Decides all sequences up to the end of a block, and how to divide them.
     #[inline(always)]
-    pub(super) fn plan(&mut self, block: &SearchBlock<'_>, repeat: [u32; 3]) {
+    pub(super) fn plan(&mut self, block: &SearchBlock<'_>, repeat: [u32; 3]) -> Checked<()> {
         let layout = self.kept.layout;
         let from = block.base + block.start as u32;
         let sortable = block.start == 0 && block.data.len() <= layout.sorted_max();
         if sortable && self.kept.counted.0 == 0 {
-            self.kept.plain = self.is_plain(block);
+            self.kept.plain = self.is_plain(block)?;
         }
         if sortable && !self.kept.plain {
             self.chains_known.put(0, 0);
-            self.sorted.build(block.data);
+            self.sorted.build(block.data)?;
             self.kept.sorted_range = (from, from + block.data.len() as u32);
             if layout.span() < block.data.len() && block.data.len() <= RECORDED_MAX {
                 self.sorted.record();
@@ -115,7 +116,8 @@ impl<'a> Parser<'a> {
         }
         if self.kept.counted.0 == 0 {
             let records = records(layout.window_log <= SHORT_LOG_MAX);
-            prices::seed(self.counts, &block.data[block.start..block.end], records);
+            let source = block.data.checked(block.start..block.end)?;
+            prices::seed(self.counts, source, records);
         }
         // After a first pass, tables hold the positions to come instead of those before: they serve
         // once.
@@ -146,30 +148,31 @@ impl<'a> Parser<'a> {
                 last: pass == passes,
                 skims: layout.passes() == 1 || self.kept.plain,
             };
-            end = self.pass(&pass, repeat);
+            end = self.pass(&pass, repeat)?;
         }
         self.kept.plan.ready(from, block.base + end as u32);
+        Ok(())
     }
 
     /// Decides all sequences. Returns where the plan ends.
     #[inline(never)]
-    fn pass(&mut self, pass: &Pass<'_>, repeat: [u32; 3]) -> usize {
+    fn pass(&mut self, pass: &Pass<'_>, repeat: [u32; 3]) -> Checked<usize> {
         let (block, sufficient) = (pass.block, pass.effort.sufficient);
         let cached = pass.again && self.candidates.covers(block.start, block.end);
         if pass.sorted && pass.again && !cached {
             if self.sorted.is_recorded() {
                 self.sorted.replay();
             } else {
-                self.sorted.restart();
+                self.sorted.restart()?;
             }
         }
         if !cached {
-            self.candidates.start(block.start);
+            self.candidates.start(block.start)?;
         }
         self.kept.plan.start();
         self.chunks(pass.last).start();
         if !pass.again {
-            self.prices.set(self.counts, WEIGHT, sufficient);
+            self.prices.set(self.counts, WEIGHT, sufficient)?;
         }
         let mut state = ParsePosition {
             at: block.start,
@@ -180,7 +183,7 @@ impl<'a> Parser<'a> {
         while state.at < block.end && self.kept.plan.has_room() {
             let past = state.at - block.start;
             if pass.again {
-                part = self.enter_parts(part, past, sufficient);
+                part = self.enter_parts(part, past, sufficient)?;
             }
             if !pass.last
                 && past >= Optimal::SAMPLE_FROM
@@ -190,26 +193,34 @@ impl<'a> Parser<'a> {
                     .end
                     .min(state.at + Optimal::SAMPLE - past % Optimal::SAMPLE);
                 state.pending = 0;
-                self.look_up(pass, state.at);
+                self.look_up(pass, state.at)?;
                 if state.at == block.end {
                     break;
                 }
             }
-            self.pass_literals(pass, &mut state);
+            self.pass_literals(pass, &mut state)?;
             let began = state.at;
-            let mut way = self.series(pass, &state);
-            self.take(pass, &mut way, &mut state);
+            let mut way = self.series(pass, &state)?;
+            self.take(pass, &mut way, &mut state)?;
             if !pass.again {
-                self.adapt(state.at - began, &pass.effort);
+                self.adapt(state.at - began, &pass.effort)?;
             }
         }
+        self.end_pass(pass, &state)
+    }
+
+    /// Counts the last literals. Returns where the plan ends. Apart, for a smaller frame of the
+    /// caller on the stack.
+    #[inline(never)]
+    fn end_pass(&mut self, pass: &Pass<'_>, state: &ParsePosition) -> Checked<usize> {
+        let block = pass.block;
         let anchor = state.at - state.pending as usize;
-        let literals = &block.data[anchor..state.at];
+        let literals = block.data.checked(anchor..state.at)?;
         let chunks = self.chunks(pass.last);
-        let counts = chunks.chunk((anchor - block.start) >> CHUNK_LOG);
+        let counts = chunks.chunk((anchor - block.start) >> CHUNK_LOG)?;
         prices::count_literals(counts, literals, 1);
-        chunks.join();
-        state.at
+        chunks.join()?;
+        Ok(state.at)
     }
 
     /// The first of two passes counts for the second.
@@ -224,46 +235,47 @@ impl<'a> Parser<'a> {
 
     /// Sets the prices of the part of the previous pass that holds the position `past`, unless they
     /// are current. `part` is the next part to enter; returns the new one.
-    fn enter_parts(&mut self, mut part: usize, past: usize, sufficient: usize) -> usize {
+    fn enter_parts(&mut self, mut part: usize, past: usize, sufficient: usize) -> Checked<usize> {
         // Several parts may have been passed at once.
         let mut entered = None;
-        while let Some((start, counts)) = self.chunks_before.part(part)
+        while let Some((start, counts)) = self.chunks_before.part(part)?
             && start <= past
         {
             entered = Some(counts);
             part += 1;
         }
         if let Some(counts) = entered {
-            self.prices.set(counts, 1, sufficient);
+            self.prices.set(counts, 1, sufficient)?;
         }
-        part
+        Ok(part)
     }
 
     /// Makes the matches of all positions before `to` known: the next pass wants them.
     #[inline(never)]
-    fn look_up(&mut self, pass: &Pass<'_>, to: usize) {
+    fn look_up(&mut self, pass: &Pass<'_>, to: usize) -> Checked<()> {
         while self.candidates.end() < to {
             let at = self.candidates.end();
             let chains = &mut self.kept.chains;
-            fill(&mut self.sorted, chains, pass, at, &mut self.candidates);
+            fill(&mut self.sorted, chains, pass, at, &mut self.candidates)?;
         }
+        Ok(())
     }
 
     /// Passes literals up to a position where a match begins.
     #[inline(never)]
-    fn pass_literals(&mut self, pass: &Pass<'_>, state: &mut ParsePosition) {
+    fn pass_literals(&mut self, pass: &Pass<'_>, state: &mut ParsePosition) -> Checked<()> {
         let short = pass.effort.short;
         loop {
             if pass.skims && state.pending >= Optimal::SKIM_FROM {
                 let cells = self.sorted.nodes_memory();
                 let run = (state.pending, short);
                 let chains = &mut self.kept.chains;
-                let at = chains.skim(cells, pass.block, state.at, run, state.repeat[0]);
+                let at = chains.skim(cells, pass.block, state.at, run, state.repeat[0])?;
                 state.pending += (at - state.at) as u32;
                 state.at = at;
             }
-            if !self.is_literal(pass, state) {
-                return;
+            if !self.is_literal(pass, state)? {
+                return Ok(());
             }
             state.at += 1;
             state.pending += 1;
@@ -274,33 +286,33 @@ impl<'a> Parser<'a> {
             if short {
                 self.kept.counted.0 += 1;
             } else {
-                self.adapt(1, &pass.effort);
+                self.adapt(1, &pass.effort)?;
             }
         }
     }
 
     /// Whether no match begins at a position.
     #[inline(always)]
-    fn is_literal(&mut self, pass: &Pass<'_>, state: &ParsePosition) -> bool {
+    fn is_literal(&mut self, pass: &Pass<'_>, state: &ParsePosition) -> Checked<bool> {
         let (block, at) = (pass.block, state.at);
         let Some(word) = word_at(block, at) else {
-            return false;
+            return Ok(false);
         };
         for offset in short_offsets(state.repeat, state.pending) {
             if repeats(block, at, offset, word) {
-                return false;
+                return Ok(false);
             }
         }
         if at >= self.candidates.end() {
             let chains = &mut self.kept.chains;
-            fill(&mut self.sorted, chains, pass, at, &mut self.candidates);
+            fill(&mut self.sorted, chains, pass, at, &mut self.candidates)?;
         }
-        self.candidates.range(at).is_empty()
+        Ok(self.candidates.range(at)?.is_empty())
     }
 
     /// Decides the next series of steps.
     #[inline(always)]
-    fn series(&mut self, pass: &Pass<'_>, state: &ParsePosition) -> StepSeries {
+    fn series(&mut self, pass: &Pass<'_>, state: &ParsePosition) -> Checked<StepSeries> {
         let (sorted, chains) = (&mut self.sorted, &mut self.kept.chains);
         self.nodes.series(
             pass.block,
@@ -314,32 +326,39 @@ impl<'a> Parser<'a> {
 
     /// Counts the steps of a series and plans them.
     #[inline(never)]
-    fn take(&mut self, pass: &Pass<'_>, way: &mut StepSeries, state: &mut ParsePosition) {
+    fn take(
+        &mut self,
+        pass: &Pass<'_>,
+        way: &mut StepSeries,
+        state: &mut ParsePosition,
+    ) -> Checked<()> {
         let block = pass.block;
         let mut anchor = state.at - state.pending as usize;
-        while let Some(step) = self.nodes.next_step(way, state) {
-            let literals = &block.data[anchor..anchor + step.literals as usize];
+        while let Some(step) = self.nodes.next_step(way, state)? {
+            let literals = anchor..anchor + step.literals as usize;
+            let literals = block.data.checked(literals)?;
             let sequence = (step.literals, step.value, step.length);
             let chunk = (anchor - block.start) >> CHUNK_LOG;
-            let counts = self.chunks(pass.last).chunk(chunk);
+            let counts = self.chunks(pass.last).chunk(chunk)?;
             prices::count_literals(counts, literals, 1);
-            prices::count_sequence(counts, sequence, 1);
+            prices::count_sequence(counts, sequence, 1)?;
             if !pass.again {
                 prices::count_literals(self.counts, literals, WEIGHT);
-                prices::count_sequence(self.counts, sequence, WEIGHT);
+                prices::count_sequence(self.counts, sequence, WEIGHT)?;
             }
             anchor = state.at;
             if pass.last {
                 let cells = self.sorted.leaves_memory();
                 let plan = &mut self.kept.plan;
-                plan.push(cells, step.literals, step.offset, step.length);
+                plan.push(cells, step.literals, step.offset, step.length)?;
             }
         }
+        Ok(())
     }
 
     /// Adapts the prices to the counts of `n` bytes.
     #[inline(always)]
-    fn adapt(&mut self, n: usize, effort: &Effort) {
+    fn adapt(&mut self, n: usize, effort: &Effort) -> Checked<()> {
         let counted = &mut self.kept.counted;
         counted.0 += n;
         // Little has been counted at first: prices change quickly.
@@ -353,8 +372,9 @@ impl<'a> Parser<'a> {
         if counted.0 - counted.1 >= few {
             counted.1 = counted.0;
             prices::fade(self.counts, records(effort.short));
-            self.prices.set(self.counts, WEIGHT, effort.sufficient);
+            self.prices.set(self.counts, WEIGHT, effort.sufficient)?;
         }
+        Ok(())
     }
 }
 
@@ -374,12 +394,12 @@ fn fill(
     pass: &Pass<'_>,
     at: usize,
     candidates: &mut Candidates<'_>,
-) {
+) -> Checked<()> {
     if pass.sorted {
-        sorted.fill(pass.block, at, pass.effort.sufficient, candidates);
+        sorted.fill(pass.block, at, pass.effort.sufficient, candidates)
     } else {
         let cells = sorted.nodes_memory();
-        chains.insert(cells, pass.block, at);
-        chains.fill(cells, pass.block, at, pass.effort.sufficient, candidates);
+        chains.insert(cells, pass.block, at)?;
+        chains.fill(cells, pass.block, at, pass.effort.sufficient, candidates)
     }
 }

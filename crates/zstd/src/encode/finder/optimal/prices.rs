@@ -1,6 +1,7 @@
 //! Prices of literals, lengths and offsets, in 1/256 bit.
 
 pub(super) use crate::bits::log2;
+use crate::checked::{Checked, CheckedSlice};
 use crate::sequences::{
     LITERAL_LENGTH_BITS, MATCH_LENGTH_BITS, MATCH_MIN, literal_length_code, match_length_code,
     offset_code,
@@ -65,16 +66,17 @@ impl RecordWeights {
 }
 
 #[inline(always)]
-fn increment(counts: &mut Counts, cell: usize, weight: u32) {
-    let count = counts.at(cell) + weight;
-    counts.put(cell, count);
+fn increment(counts: &mut Counts, cell: usize, weight: u32) -> Checked<()> {
+    let count = counts.checked_at(cell)? + weight;
+    counts.checked_put(cell, count)
 }
 
 /// Counts a run of literals.
 #[inline(always)]
 pub(super) fn count_literals(counts: &mut Counts, literals: &[u8], weight: u32) {
     for &literal in literals {
-        increment(counts, usize::from(literal), weight);
+        let count = counts.at(literal.into()) + weight;
+        counts.put(literal.into(), count);
     }
 }
 
@@ -84,12 +86,12 @@ pub(super) fn count_sequence(
     counts: &mut Counts,
     (literals, value, length): (u32, u32, u32),
     weight: u32,
-) {
+) -> Checked<()> {
     let code = literal_length_code(literals) as usize;
-    increment(counts, LITERAL_LENGTHS + code, weight);
+    increment(counts, LITERAL_LENGTHS + code, weight)?;
     let code = match_length_code(length - MATCH_MIN as u32) as usize;
-    increment(counts, MATCH_LENGTHS + code, weight);
-    increment(counts, OFFSETS + offset_code(value) as usize, weight);
+    increment(counts, MATCH_LENGTHS + code, weight)?;
+    increment(counts, OFFSETS + offset_code(value) as usize, weight)
 }
 
 /// Counts, by [`WEIGHT`], as if a little of a typical block were known, with the literals of
@@ -167,21 +169,25 @@ impl<'a> Prices<'a> {
 
     /// Takes the table from a workspace.
     #[inline(always)]
-    pub(super) fn carve(carver: &mut Carver<'a>) -> Self {
-        Prices {
-            cells: carver.array(),
-        }
+    pub(super) fn carve(carver: &mut Carver<'a>) -> Checked<Self> {
+        Ok(Prices {
+            cells: carver.array()?,
+        })
     }
 
     /// Sets all prices from counts to which each occurrence added `weight`, for matches of up to
     /// `length_max` bytes.
     #[inline(never)]
-    pub(super) fn set(&mut self, counts: &Counts, weight: u32, length_max: usize) {
+    pub(super) fn set(&mut self, counts: &Counts, weight: u32, length_max: usize) -> Checked<()> {
         let (literal_prices, rest) = self.cells.split_at_mut(LITERAL_LENGTH_PRICES);
         let (literal_length_prices, rest) = rest.split_at_mut(64);
         let (offset_prices, match_length_prices) = rest.split_at_mut(32);
+        let (literals, rest) = counts.split_at(LITERAL_LENGTHS);
+        let (literal_lengths, rest) = rest.split_at(MATCH_LENGTHS - LITERAL_LENGTHS);
+        let (match_lengths, offsets) = rest.split_at(OFFSETS - MATCH_LENGTHS);
         let [literals, literal_lengths, match_lengths, offsets] =
-            ALPHABETS.map(|alphabet| Alphabet::of(&counts[alphabet], weight));
+            [literals, literal_lengths, match_lengths, offsets]
+                .map(|counts| Alphabet::of(counts, weight));
         // A Huffman code has 1 to 11 bits. Most bytes do not occur at all.
         let price = |count| literals.price(count).clamp(BIT, 11 * BIT).to_ne_bytes();
         let unseen = price(&[0; 4]);
@@ -198,7 +204,7 @@ impl<'a> Prices<'a> {
             &LITERAL_LENGTH_BITS,
         );
         set_lengths(
-            &mut match_length_prices[MATCH_MIN..=length_max],
+            match_length_prices.checked_mut(MATCH_MIN..=length_max)?,
             &match_lengths,
             &MATCH_LENGTH_BITS,
         );
@@ -206,6 +212,7 @@ impl<'a> Prices<'a> {
             let price = offsets.price(count).min(8 * BIT);
             *place = (price + code * BIT).to_ne_bytes();
         }
+        Ok(())
     }
 
     /// Price of a literal.

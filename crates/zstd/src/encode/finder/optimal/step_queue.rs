@@ -2,6 +2,7 @@
 
 use super::parse::STEPS_MAX;
 use super::partition::Chunks;
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::finder::index::SearchBlock;
 use crate::encode::store::SequenceStore;
 use crate::sequences::{Sequence, offset_value, update_repeat_offsets};
@@ -71,12 +72,19 @@ impl StepQueue {
 
     /// Appends a step: a sequence with an offset in the place of the offset value.
     #[inline(always)]
-    pub(super) fn push(&mut self, cells: &mut [[u8; 4]], literals: u32, offset: u32, length: u32) {
+    pub(super) fn push(
+        &mut self,
+        cells: &mut [[u8; 4]],
+        literals: u32,
+        offset: u32,
+        length: u32,
+    ) -> Checked<()> {
         let bits = Sequence::new(literals, offset, length).bits();
         let cell = (self.cells + 2 * self.len) as usize;
-        cells.put(cell, bits as u32);
-        cells.put(cell + 1, (bits >> 32) as u32);
+        cells.checked_put(cell, bits as u32)?;
+        cells.checked_put(cell + 1, (bits >> 32) as u32)?;
         self.len += 1;
+        Ok(())
     }
 
     /// The steps are those of the bytes from `start` to `end`.
@@ -96,12 +104,12 @@ impl StepQueue {
         block: &SearchBlock<'_>,
         repeat: &mut [u32; 3],
         store: &mut SequenceStore<'_>,
-    ) -> usize {
-        let data = &block.data[..block.end];
+    ) -> Checked<usize> {
+        let data = block.data.checked(..block.end)?;
         // Where the part ends, if another one follows.
         let part_end = loop {
             self.part += 1;
-            match chunks.part(self.part as usize) {
+            match chunks.part(self.part as usize)? {
                 // A long match may have passed a part.
                 Some((at, _)) if self.start + at as u32 <= self.at => {}
                 next => break next.map(|(at, _)| self.start + at as u32),
@@ -110,7 +118,8 @@ impl StepQueue {
         let mut room = true;
         while self.next < self.len && room && part_end.is_none_or(|end| self.at < end) {
             let cell = (self.cells + 2 * self.next) as usize;
-            let bits = u64::from(cells.at(cell + 1)) << 32 | u64::from(cells.at(cell));
+            let bits =
+                u64::from(cells.checked_at(cell + 1)?) << 32 | u64::from(cells.checked_at(cell)?);
             let step = Sequence::from_bits(bits);
             let (literals, offset) = (step.literal_length(), step.offset_value());
             let value = value_of(offset, literals, repeat);
@@ -120,7 +129,7 @@ impl StepQueue {
                 data,
                 anchor,
                 Sequence::new(literals, value, step.match_length()),
-            );
+            )?;
             self.next += 1;
             self.at += literals + step.match_length();
         }
@@ -131,11 +140,11 @@ impl StepQueue {
         } else if self.end != block.base + block.end as u32 {
             // The block is longer than the plan was to be: it ends with the plan's last literals.
             let (anchor, end) = (self.at - block.base, self.end - block.base);
-            store.push_last_literals(&block.data[anchor as usize..end as usize]);
+            store.push_last_literals(block.data.checked(anchor as usize..end as usize)?)?;
             self.at = self.end;
             store.cut();
         }
-        (self.at - block.base) as usize
+        Ok((self.at - block.base) as usize)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The memory of the sorted positions, and their state from block to block.
 
 use super::tree::OPEN_MAX;
+use crate::checked::Checked;
 use crate::workspace::Carver;
 
 /// All positions of a frame, as the leaves of a tree: two positions meet in a node whose length is
@@ -52,14 +53,14 @@ impl<'a> Sorted<'a> {
         leaves: usize,
         triples_log: u8,
         state: &'a mut SortedState,
-    ) -> Self {
-        Sorted {
-            nodes: carver.cells(nodes),
-            leaves: carver.cells(leaves),
-            triples: carver.cells(1 << triples_log),
-            open: carver.array(),
+    ) -> Checked<Self> {
+        Ok(Sorted {
+            nodes: carver.cells(nodes)?,
+            leaves: carver.cells(leaves)?,
+            triples: carver.cells(1 << triples_log)?,
+            open: carver.array()?,
             state,
-        }
+        })
     }
 
     /// The memory of the nodes, for another use.

@@ -12,6 +12,7 @@ use self::order::EXACT_MAX;
 pub(super) use self::record::RECORDED_MAX;
 use super::candidates::Candidates;
 use super::parse::TAIL;
+use crate::checked::{Checked, CheckedSlice, ensure};
 use crate::encode::finder::index::{SearchBlock, match_length, read32};
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;
@@ -19,26 +20,27 @@ use crate::workspace::Cells;
 impl Sorted<'_> {
     /// Sorts the positions of `data` and makes the tree.
     #[inline(never)]
-    pub(super) fn build(&mut self, data: &[u8]) {
+    pub(super) fn build(&mut self, data: &[u8]) -> Checked<()> {
         let n = data.len().saturating_sub(TAIL - 1).min(self.leaves.len());
         self.state.len = n as u32;
         // The leaves hold the buckets' ends, the triples the cells put aside, until both are
         // filled.
         let aside = self.triples.as_flattened_mut().as_chunks_mut().0;
-        order::sort_positions(self.nodes, self.leaves, aside, data, n);
-        self.state.nodes_len = tree::grow(self.nodes, self.leaves, self.open, n) as u32;
-        self.restart();
+        order::sort_positions(self.nodes, self.leaves, aside, data, n)?;
+        self.state.nodes_len = tree::grow(self.nodes, self.leaves, self.open, n)? as u32;
+        self.restart()
     }
 
     /// Forgets all visits.
-    pub(super) fn restart(&mut self) {
-        for node in &mut self.nodes[..self.state.nodes_len as usize] {
+    pub(super) fn restart(&mut self) -> Checked<()> {
+        for node in self.nodes.checked_mut(..self.state.nodes_len as usize)? {
             *node = (u64::from_ne_bytes(*node) & !u64::from(u32::MAX)).to_ne_bytes();
         }
         self.triples.fill([0; 4]);
         self.state.next = 0;
         self.state.within = (0, 0, 0);
         self.state.record = RecordMode::None;
+        Ok(())
     }
 
     /// Visits the positions up to `to` without asking.
@@ -46,27 +48,29 @@ impl Sorted<'_> {
     /// The last one goes first: a node that knows a later position is left as it is, and so is all
     /// above it.
     #[inline(always)]
-    fn visit(&mut self, data: &[u8], to: usize) {
+    fn visit(&mut self, data: &[u8], to: usize) -> Checked<()> {
         for position in (self.state.next..to).rev() {
             let seen = position as u64 + 1;
-            let mut node = self.leaves.at(position);
+            let mut node = self.leaves.checked_at(position)?;
             while node != 0 {
-                let bits = self.nodes.at(node as usize - 1);
+                let bits = self.nodes.checked_at(node as usize - 1)?;
                 if bits & u64::from(u32::MAX) >= seen {
                     break;
                 }
-                self.nodes.put(node as usize - 1, bits >> 32 << 32 | seen);
+                self.nodes
+                    .checked_put(node as usize - 1, bits >> 32 << 32 | seen)?;
                 node = (bits >> 40) as u32;
             }
         }
         for position in self.state.next..to {
             if self.state.record == RecordMode::Write {
-                self.leaves.put(position, 0);
+                self.leaves.checked_put(position, 0)?;
             }
-            let triple = triple(data, position, self.triples.len());
-            self.triples.put(triple, position as u32 + 1);
+            let triple = triple(data, position, self.triples.len())?;
+            self.triples.checked_put(triple, position as u32 + 1)?;
         }
         self.state.next = self.state.next.max(to);
+        Ok(())
     }
 
     /// Finds the matches of positions from `at` on.
@@ -77,39 +81,44 @@ impl Sorted<'_> {
         at: usize,
         sufficient: usize,
         candidates: &mut Candidates<'_>,
-    ) {
+    ) -> Checked<()> {
         let &SearchBlock {
             data, end, window, ..
         } = block;
         if self.state.record == RecordMode::Read {
-            self.fill_again(data, end, at, candidates);
-            return;
+            return self.fill_again(data, end, at, candidates);
         }
-        self.visit(data, at.min(self.state.len as usize));
-        candidates.start(at);
+        self.visit(data, at.min(self.state.len as usize))?;
+        candidates.start(at)?;
         let mut at = at;
         let stop = end.saturating_sub(TAIL - 1).min(self.state.len as usize);
         while at < stop && candidates.has_room() {
             if self.state.within.0 <= at && at < self.state.within.1 {
-                self.visit(data, self.state.within.1.min(stop));
+                self.visit(data, self.state.within.1.min(stop))?;
                 let rest = (self.state.within.1 - at) as u32;
                 if rest >= 3 {
-                    candidates.push(rest, self.state.within.2);
+                    candidates.push(rest, self.state.within.2)?;
                 }
                 if self.state.record == RecordMode::Write {
-                    self.write_record(at, candidates);
+                    self.write_record(at, candidates)?;
                 }
-                candidates.end_position(false);
+                candidates.end_position(false)?;
                 at += 1;
                 continue;
             }
             let mut nearest = 0;
             let mut code = u32::MAX;
-            let mut node = self.leaves.at(at);
+            let mut node = self.leaves.checked_at(at)?;
+            let mut depth = 0;
             while node != 0 {
-                let bits = self.nodes.at(node as usize - 1);
+                if cfg!(feature = "no-panic") {
+                    // Parents that go round in a circle are as wrong as an index.
+                    depth += 1;
+                    ensure!(depth <= tree::OPEN_MAX);
+                }
+                let bits = self.nodes.checked_at(node as usize - 1)?;
                 self.nodes
-                    .put(node as usize - 1, bits >> 32 << 32 | (at as u64 + 1));
+                    .checked_put(node as usize - 1, bits >> 32 << 32 | (at as u64 + 1))?;
                 let candidate = bits as u32;
                 // A position beyond this one was visited for an earlier plan that did not keep it.
                 if candidate > nearest && candidate as usize <= at {
@@ -121,7 +130,7 @@ impl Sorted<'_> {
                         let length = if length < EXACT_MAX {
                             length.min(end - at)
                         } else {
-                            match_length(data, at, candidate as usize - 1, end)
+                            match_length(data, at, candidate as usize - 1, end)?
                         };
                         candidates.push_shorter(length as u32, offset);
                         if length >= sufficient && at + length > self.state.within.1 {
@@ -132,36 +141,37 @@ impl Sorted<'_> {
                 }
                 node = (bits >> 40) as u32;
             }
-            let triple = triple(data, at, self.triples.len());
-            let candidate = self.triples.at(triple);
-            self.triples.put(triple, at as u32 + 1);
+            let triple = triple(data, at, self.triples.len())?;
+            let candidate = self.triples.checked_at(triple)?;
+            self.triples.checked_put(triple, at as u32 + 1)?;
             if candidate > nearest && candidate as usize <= at {
                 let offset = at as u32 + 1 - candidate;
                 if offset <= window
                     && offset_code(offset_value(offset)) < code
-                    && (read32(data, at) ^ read32(data, candidate as usize - 1)) << 8 == 0
+                    && (read32(data, at)? ^ read32(data, candidate as usize - 1)?) << 8 == 0
                 {
                     candidates.push_shorter(3, offset);
                 }
             }
-            candidates.turn();
+            candidates.turn()?;
             if self.state.record == RecordMode::Write {
-                self.write_record(at, candidates);
+                self.write_record(at, candidates)?;
             }
-            candidates.end_position(false);
+            candidates.end_position(false)?;
             at += 1;
             self.state.next = self.state.next.max(at);
         }
         while at < end && candidates.has_room() {
-            candidates.end_position(false);
+            candidates.end_position(false)?;
             at += 1;
         }
+        Ok(())
     }
 }
 
 /// The cell of three bytes, of 2^n `cells`.
 #[inline(always)]
-fn triple(data: &[u8], at: usize, cells: usize) -> usize {
-    let hash = (read32(data, at) << 8).wrapping_mul(0x9e37_79b1);
-    (hash >> ((cells as u32 - 1).leading_zeros() & 31)) as usize
+fn triple(data: &[u8], at: usize, cells: usize) -> Checked<usize> {
+    let hash = (read32(data, at)? << 8).wrapping_mul(0x9e37_79b1);
+    Ok((hash >> ((cells as u32 - 1).leading_zeros() & 31)) as usize)
 }

@@ -2,6 +2,7 @@
 //! in common.
 
 use super::sort::sort;
+use crate::checked::{Checked, CheckedSlice};
 use crate::encode::finder::index::{match_length, read64};
 use crate::workspace::Cells;
 
@@ -37,9 +38,9 @@ pub(super) fn sort_positions(
     aside: &mut [[u8; 8]],
     data: &[u8],
     n: usize,
-) {
+) -> Checked<()> {
     let log = n.max(2).ilog2().min(BUCKETS_LOG);
-    let buckets = &mut buckets[..1 << log];
+    let buckets = buckets.checked_mut(..1 << log)?;
     buckets.fill([0; 4]);
     // A product with an odd number keeps four bytes apart: its upper bits choose the bucket, the
     // lower ones begin the key.
@@ -49,8 +50,8 @@ pub(super) fn sort_positions(
         .map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default()));
     for word in words.clone().take(n) {
         let bucket = (scramble(word) >> (32 - log)) as usize;
-        let count = buckets.at(bucket) + 1;
-        buckets.put(bucket, count);
+        let count = buckets.checked_at(bucket)? + 1;
+        buckets.checked_put(bucket, count)?;
     }
     let mut sum = 0;
     for bucket in buckets.iter_mut() {
@@ -64,25 +65,27 @@ pub(super) fn sort_positions(
     for (position, word) in words.take(n).enumerate() {
         let product = scramble(word);
         let bucket = (product >> rest_bits) as usize;
-        let place = buckets.at(bucket);
-        buckets.put(bucket, place + 1);
+        let place = buckets.checked_at(bucket)?;
+        buckets.checked_put(bucket, place + 1)?;
         let rest = u64::from(product) & ((1 << rest_bits) - 1);
         let key = rest << (8 * key_bytes) | word.swap_bytes() << 32 >> (64 - 8 * key_bytes);
         let element = key << (POSITION_BITS + spare) | position as u64;
-        sorted.put(place as usize, element);
+        sorted.checked_put(place as usize, element)?;
     }
     let depth = LENGTH_MIN + key_bytes as usize;
     let mut from = 0;
     for bucket in 0..1 << log {
-        let to = buckets.at(bucket) as usize;
+        let to = buckets.checked_at(bucket)? as usize;
         if to - from > 1 {
-            sort_bucket(&mut sorted[from..to], aside, data, spare, depth);
+            let bucket = sorted.checked_mut(from..to)?;
+            sort_bucket(bucket, aside, data, spare, depth)?;
         } else if to > from {
-            let position = sorted.at(from) & POSITION_MASK;
-            sorted.put(from, position);
+            let position = sorted.checked_at(from)? & POSITION_MASK;
+            sorted.checked_put(from, position)?;
         }
         from = to;
     }
+    Ok(())
 }
 
 /// Sorts a bucket; afterwards each element holds the length that it has in common with the one
@@ -93,11 +96,12 @@ fn sort_bucket(
     data: &[u8],
     spare: u32,
     depth: usize,
-) {
-    sort(bucket, aside);
+) -> Checked<()> {
+    sort(bucket, aside)?;
     // The key is followed by `spare` zero bits; before its bytes lies the rest of four bytes.
-    let mut before = bucket.at(0) >> (POSITION_BITS + spare);
-    bucket.put(0, bucket.at(0) & POSITION_MASK);
+    let first = bucket.checked_at(0)?;
+    let mut before = first >> (POSITION_BITS + spare);
+    bucket.checked_put(0, first & POSITION_MASK)?;
     let mut same = false;
     for i in 1..bucket.len() {
         let element = bucket.at(i);
@@ -124,17 +128,17 @@ fn sort_bucket(
             aside,
             data,
             depth,
-            |position| window(data, position + depth) >> (64 - 8 * step),
+            |position| Ok(window(data, position + depth)? >> (64 - 8 * step)),
             |difference| {
                 let bytes = (64 - difference.leading_zeros()).div_ceil(8) as usize;
                 (depth + step - bytes) as u64
             },
-        );
+        )?;
         depth += step;
     }
     for next in DEEP {
         if !same {
-            return;
+            return Ok(());
         }
         same = refine(
             bucket,
@@ -143,7 +147,7 @@ fn sort_bucket(
             depth,
             |position| hash(data, position + depth, position + next),
             |_| depth as u64,
-        );
+        )?;
         depth = next;
     }
     if same {
@@ -154,6 +158,7 @@ fn sort_bucket(
             }
         }
     }
+    Ok(())
 }
 
 /// Sorts each run of elements that are the same so far by a further key. Returns whether some still
@@ -163,9 +168,9 @@ fn refine(
     aside: &mut [[u8; 8]],
     data: &[u8],
     depth: usize,
-    key: impl Fn(usize) -> u64,
+    key: impl Fn(usize) -> Checked<u64>,
     length: impl Fn(u64) -> u64,
-) -> bool {
+) -> Checked<bool> {
     let mut same = false;
     let mut at = 1;
     while at < bucket.len() {
@@ -177,27 +182,28 @@ fn refine(
         while at < bucket.len() && bucket.at(at) >> 56 == SAME {
             at += 1;
         }
-        let run = &mut bucket[from..at];
-        let first = run.at(0) & !POSITION_MASK;
+        let run = bucket.checked_mut(from..at)?;
+        let first = run.checked_at(0)? & !POSITION_MASK;
         if run.len() <= if depth < EXACT_MAX { FEW } else { FEW_DEEP } {
-            sort_few(run, data, depth);
+            sort_few(run, data, depth)?;
             continue;
         }
         let mut last = 0;
         let mut ascending = true;
         for element in run.iter_mut() {
             let position = u64::from_ne_bytes(*element) & POSITION_MASK;
-            let next = key(position as usize) << POSITION_BITS | position;
+            let next = key(position as usize)? << POSITION_BITS | position;
             ascending &= last <= next;
             last = next;
             *element = next.to_ne_bytes();
         }
         // Where the same goes on for long, all keys are equal, and positions ascend as they are.
         if !ascending {
-            sort(run, aside);
+            sort(run, aside)?;
         }
-        let mut before = run.at(0) >> POSITION_BITS;
-        run.put(0, first | (run.at(0) & POSITION_MASK));
+        let least = run.checked_at(0)?;
+        let mut before = least >> POSITION_BITS;
+        run.checked_put(0, first | (least & POSITION_MASK))?;
         for i in 1..run.len() {
             let element = run.at(i);
             let key = element >> POSITION_BITS;
@@ -211,14 +217,14 @@ fn refine(
             run.put(i, common << 56 | (element & POSITION_MASK));
         }
     }
-    same
+    Ok(same)
 }
 
 /// The eight bytes at `at`, the first in the highest place; zero beyond the end.
 #[inline(always)]
-fn window(data: &[u8], at: usize) -> u64 {
-    if at + 8 <= data.len() {
-        read64(data, at).swap_bytes()
+fn window(data: &[u8], at: usize) -> Checked<u64> {
+    Ok(if at + 8 <= data.len() {
+        read64(data, at)?.swap_bytes()
     } else {
         let rest = data.get(at..).unwrap_or_default();
         rest.iter()
@@ -226,18 +232,18 @@ fn window(data: &[u8], at: usize) -> u64 {
                 (word | u64::from(*byte) << (shift - 8), shift - 8)
             })
             .0
-    }
+    })
 }
 
 /// A hash of the bytes `from..to`, of [`KEY_BITS`] bits.
-fn hash(data: &[u8], from: usize, to: usize) -> u64 {
+fn hash(data: &[u8], from: usize, to: usize) -> Checked<u64> {
     let mut sum = 0_u64;
     let mut at = from;
     while at < to {
-        sum = (sum.rotate_left(29) ^ window(data, at)).wrapping_mul(0x9e37_79b1_85eb_ca87);
+        sum = (sum.rotate_left(29) ^ window(data, at)?).wrapping_mul(0x9e37_79b1_85eb_ca87);
         at += 8;
     }
-    sum >> (64 - KEY_BITS)
+    Ok(sum >> (64 - KEY_BITS))
 }
 
 /// The most positions that are compared byte by byte; fewer where they are known to have less in
@@ -247,20 +253,20 @@ const FEW_DEEP: usize = 48;
 
 /// Sorts a few elements whose bytes are the same up to `depth`. They then hold the lengths that
 /// they have in common with the one before.
-fn sort_few(run: &mut [[u8; 8]], data: &[u8], depth: usize) {
-    let first = run.at(0) & !POSITION_MASK;
+fn sort_few(run: &mut [[u8; 8]], data: &[u8], depth: usize) -> Checked<()> {
+    let first = run.checked_at(0)? & !POSITION_MASK;
     let common = |a: u64, b: u64| {
         let (a, b) = ((a & POSITION_MASK) as usize, (b & POSITION_MASK) as usize);
         let (a, b) = (a.min(b), a.max(b));
         let end = data.len().min(b + LENGTH_MAX);
         let skip = depth.min(end - b);
-        skip + match_length(data, b + skip, a + skip, end)
+        Ok(skip + match_length(data, b + skip, a + skip, end)?)
     };
-    if let [_, b] = run {
+    if let [a, b] = run {
         let element = u64::from_ne_bytes(*b);
-        let length = common(first_position(run), element);
-        run.put(1, (length as u64) << 56 | (element & POSITION_MASK));
-        return;
+        let length = common(u64::from_ne_bytes(*a), element)?;
+        *b = ((length as u64) << 56 | (element & POSITION_MASK)).to_ne_bytes();
+        return Ok(());
     }
     for i in 1..run.len() {
         let element = run.at(i) & POSITION_MASK;
@@ -268,8 +274,8 @@ fn sort_few(run: &mut [[u8; 8]], data: &[u8], depth: usize) {
         let (mut from, mut to) = (0, i);
         while from < to {
             let middle = (from + to) / 2;
-            let other = run.at(middle);
-            let length = common(other, element);
+            let other = run.checked_at(middle)?;
+            let length = common(other, element)?;
             let byte = |position: u64| data.get(position as usize + length);
             if byte(other & POSITION_MASK) <= byte(element) {
                 from = middle + 1;
@@ -277,18 +283,14 @@ fn sort_few(run: &mut [[u8; 8]], data: &[u8], depth: usize) {
                 to = middle;
             }
         }
-        run.copy_within(from..i, from + 1);
-        run.put(from, element);
+        run.checked_copy_within(from..i, from + 1)?;
+        run.checked_put(from, element)?;
     }
     for i in (1..run.len()).rev() {
-        let length = common(run.at(i - 1), run.at(i)) as u64;
+        let length = common(run.at(i - 1), run.at(i))? as u64;
         let element = run.at(i) & POSITION_MASK;
         run.put(i, length << 56 | element);
     }
-    let element = run.at(0) & POSITION_MASK;
-    run.put(0, first | element);
-}
-
-fn first_position(run: &[[u8; 8]]) -> u64 {
-    run.at(0) & POSITION_MASK
+    let element = run.checked_at(0)? & POSITION_MASK;
+    run.checked_put(0, first | element)
 }

@@ -1,6 +1,7 @@
 //! Matches of a first pass, recorded for a second.
 
 use super::memory::{RecordMode, Sorted};
+use crate::checked::Checked;
 use crate::encode::finder::index::match_length;
 use crate::encode::finder::optimal::candidates::{Candidates, Match};
 use crate::encode::finder::optimal::parse::TAIL;
@@ -36,30 +37,33 @@ impl Sorted<'_> {
 
     /// Writes the matches of a position to the record.
     #[inline(always)]
-    pub(super) fn write_record(&mut self, position: usize, candidates: &Candidates<'_>) {
+    pub(super) fn write_record(
+        &mut self,
+        position: usize,
+        candidates: &Candidates<'_>,
+    ) -> Checked<()> {
         let pack = |found: Match, more: bool| {
             found.offset
                 | found.length.min(RECORD_LENGTH_MAX) << RECORD_OFFSET_BITS
                 | if more { RECORD_MORE } else { 0 }
         };
-        let range = candidates.pending();
+        let range = candidates.pending()?;
         let cells: &mut [[u8; 4]] = self.nodes.as_flattened_mut().as_chunks_mut().0;
         let more = range
             .len()
             .saturating_sub(1)
             .min(cells.len() - self.state.more as usize);
         let first = match range.clone().next_back() {
-            Some(last) => pack(candidates.at(last), more > 0),
+            Some(last) => pack(candidates.at(last)?, more > 0),
             None => 0,
         };
-        self.leaves.put(position, first);
+        self.leaves.checked_put(position, first)?;
         for (i, found) in range.rev().skip(1).take(more).enumerate() {
-            cells.put(
-                self.state.more as usize,
-                pack(candidates.at(found), i + 1 < more),
-            );
+            let bits = pack(candidates.at(found)?, i + 1 < more);
+            cells.checked_put(self.state.more as usize, bits)?;
             self.state.more += 1;
         }
+        Ok(())
     }
 
     /// As [`Sorted::fill`], from the record.
@@ -70,36 +74,37 @@ impl Sorted<'_> {
         end: usize,
         at: usize,
         candidates: &mut Candidates<'_>,
-    ) {
+    ) -> Checked<()> {
         let cells: &[[u8; 4]] = self.nodes.as_flattened().as_chunks().0;
-        candidates.start(at);
+        candidates.start(at)?;
         let stop = end.saturating_sub(TAIL - 1).min(self.state.len as usize);
         while self.state.next < stop && candidates.has_room() {
             let known = self.state.next >= at;
-            let mut bits = self.leaves.at(self.state.next);
+            let mut bits = self.leaves.checked_at(self.state.next)?;
             loop {
                 let offset = bits & (RECORDED_MAX as u32 - 1);
                 if known && offset > 0 {
                     let mut length = bits >> RECORD_OFFSET_BITS & RECORD_LENGTH_MAX;
                     if length == RECORD_LENGTH_MAX {
                         let candidate = self.state.next - offset as usize;
-                        length = match_length(data, self.state.next, candidate, end) as u32;
+                        length = match_length(data, self.state.next, candidate, end)? as u32;
                     }
                     candidates.push_shorter(length, offset);
                 }
                 if bits & RECORD_MORE == 0 {
                     break;
                 }
-                bits = cells.at(self.state.more as usize);
+                bits = cells.checked_at(self.state.more as usize)?;
                 self.state.more += 1;
             }
             if known {
-                candidates.end_position(true);
+                candidates.end_position(true)?;
             }
             self.state.next += 1;
         }
         while candidates.end() < end && candidates.end() >= stop && candidates.has_room() {
-            candidates.end_position(false);
+            candidates.end_position(false)?;
         }
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Sorting of numbers in bytes: where most are in order already, and where a few are, as well as
 //! where nothing is.
 
+use crate::checked::{Checked, CheckedSlice};
 use crate::workspace::Cells;
 
 /// The most elements that are sorted by rank.
@@ -9,17 +10,18 @@ const RANKED: usize = 16;
 /// Sorts ascending. All cells differ. Parts that are no larger than `aside`, whose cells may hold
 /// anything, are sorted with its help, which is quicker.
 #[inline(always)]
-pub(super) fn sort(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) {
+pub(super) fn sort(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) -> Checked<()> {
     if cells.len() <= RANKED {
         sort_by_rank(cells);
+        Ok(())
     } else {
-        sort_parts(cells, aside);
+        sort_parts(cells, aside)
     }
 }
 
 /// Sorts part by part, until each has few cells or is in order.
 #[inline(never)]
-fn sort_parts(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) {
+fn sort_parts(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) -> Checked<()> {
     // Parts that are still to be sorted: of each pair the larger one.
     let mut later = [(0_u32, 0_u32); 24];
     let mut waiting = 0;
@@ -29,35 +31,37 @@ fn sort_parts(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) {
     let mut work = 4 * cells.len() * (cells.len() | 1).ilog2() as usize;
     loop {
         if to - from > RANKED && work < to - from {
-            heap_sort(&mut cells[from..to]);
+            heap_sort(cells.checked_mut(from..to)?)?;
             to = from;
         }
         work = work.saturating_sub(to - from);
         let few = to - from <= RANKED;
         // Equal keys are common, and their positions ascend as they are.
-        if few || is_ascending(&cells[from..to]) {
+        if few || is_ascending(cells.checked(from..to)?) {
             if few {
-                sort_by_rank(&mut cells[from..to]);
+                sort_by_rank(cells.checked_mut(from..to)?);
             }
             if waiting == 0 {
-                return;
+                return Ok(());
             }
             waiting -= 1;
-            (from, to) = (later[waiting].0 as usize, later[waiting].1 as usize);
+            let next = later.checked(waiting)?;
+            (from, to) = (next.0 as usize, next.1 as usize);
             continue;
         }
-        let part = &mut cells[from..to];
+        let part = cells.checked_mut(from..to)?;
         let n = part.len();
-        let [a, b, c] = [part.at(0), part.at(n / 2), part.at(n - 1)];
+        let (a, b) = (part.checked_at(0)?, part.checked_at(n / 2)?);
+        let c = part.checked_at(n - 1)?;
         let pivot = a.max(b).min(a.min(b).max(c));
         let less = if let Some(aside) = aside.get_mut(..n) {
-            part_aside(part, pivot, aside)
+            part_aside(part, pivot, aside)?
         } else {
             let mut less = 0;
             for i in 0..n {
                 let cell = part.at(i);
-                part.put(i, part.at(less));
-                part.put(less, cell);
+                part.put(i, part.checked_at(less)?);
+                part.checked_put(less, cell)?;
                 less += usize::from(cell < pivot);
             }
             less
@@ -68,7 +72,7 @@ fn sort_parts(cells: &mut [[u8; 8]], aside: &mut [[u8; 8]]) {
         } else {
             ((middle, to), (from, middle))
         };
-        later[waiting] = (large.0 as u32, large.1 as u32);
+        *later.checked_mut(waiting)? = (large.0 as u32, large.1 as u32);
         waiting += 1;
         (from, to) = small;
     }
@@ -84,42 +88,45 @@ fn is_ascending(cells: &[[u8; 8]]) -> bool {
 /// Moves the cells less than the pivot to the start, and returns their number. No load waits for a
 /// store.
 #[inline(always)]
-fn part_aside(part: &mut [[u8; 8]], pivot: u64, aside: &mut [[u8; 8]]) -> usize {
+fn part_aside(part: &mut [[u8; 8]], pivot: u64, aside: &mut [[u8; 8]]) -> Checked<usize> {
     let (mut less, mut others) = (0, 0);
     for i in 0..part.len().min(aside.len()) {
         let cell = part.at(i);
-        part.put(less, cell);
-        aside.put(others, cell);
+        part.checked_put(less, cell)?;
+        aside.checked_put(others, cell)?;
         less += usize::from(cell < pivot);
         others += usize::from(cell >= pivot);
     }
-    part[less..].copy_from_slice(&aside[..others]);
-    less
+    let rest = part.checked_mut(less..)?;
+    rest.checked_copy(aside.checked(..others)?)?;
+    Ok(less)
 }
 
 /// Sorts in a time that does not depend on the order.
 #[cold]
-fn heap_sort(cells: &mut [[u8; 8]]) {
+fn heap_sort(cells: &mut [[u8; 8]]) -> Checked<()> {
     let sift = |cells: &mut [[u8; 8]], mut at: usize| {
         while 2 * at + 1 < cells.len() {
             let mut child = 2 * at + 1;
-            if child + 1 < cells.len() && cells.at(child + 1) > cells.at(child) {
+            if child + 1 < cells.len() && cells.at(child + 1) > cells.checked_at(child)? {
                 child += 1;
             }
-            if cells.at(child) <= cells.at(at) {
-                return;
+            if cells.checked_at(child)? <= cells.checked_at(at)? {
+                return Ok(());
             }
             cells.swap(child, at);
             at = child;
         }
+        Ok(())
     };
     for at in (0..cells.len() / 2).rev() {
-        sift(cells, at);
+        sift(cells, at)?;
     }
     for end in (1..cells.len()).rev() {
         cells.swap(0, end);
-        sift(&mut cells[..end], 0);
+        sift(cells.checked_mut(..end)?, 0)?;
     }
+    Ok(())
 }
 
 /// Sorts a few cells: each goes where the number of smaller ones says. No branch depends on their
@@ -168,9 +175,9 @@ mod tests {
                 numbers(count).into_iter().map(u64::from_ne_bytes).collect();
             expected.sort_unstable();
             let sorts: [fn(&mut [[u8; 8]]); 3] = [
-                |cells| sort(cells, &mut numbers(1000)),
-                |cells| sort(cells, &mut []),
-                heap_sort,
+                |cells| sort(cells, &mut numbers(1000)).unwrap(),
+                |cells| sort(cells, &mut []).unwrap(),
+                |cells| heap_sort(cells).unwrap(),
             ];
             for sort in sorts {
                 let mut cells = numbers(count);
@@ -196,7 +203,7 @@ mod tests {
                 .to_ne_bytes()
             })
             .collect();
-        sort(&mut cells, &mut []);
+        sort(&mut cells, &mut []).unwrap();
         assert!(
             cells
                 .windows(2)

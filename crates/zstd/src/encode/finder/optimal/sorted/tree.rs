@@ -1,6 +1,7 @@
 //! The tree of positions that have bytes in common.
 
 use super::order::{LENGTH_MAX, POSITION_MASK};
+use crate::checked::Checked;
 use crate::workspace::Cells;
 
 /// Most nodes from a leaf to the root.
@@ -20,41 +21,41 @@ pub(super) fn grow(
     leaves: &mut [[u8; 4]],
     open: &mut [[u8; 8]; OPEN_MAX],
     n: usize,
-) -> usize {
+) -> Checked<usize> {
     let mut count = 0_usize;
     // The open nodes: length and number, the root first.
     let mut top = 0_usize;
     open.put(0, 0);
     let (mut top_length, mut top_node) = (0, 0_u64);
     let mut before = if n > 0 {
-        nodes.at(0) & POSITION_MASK
+        nodes.checked_at(0)? & POSITION_MASK
     } else {
         0
     };
     for i in 1..=n {
-        let element = if i < n { nodes.at(i) } else { 0 };
+        let element = if i < n { nodes.checked_at(i)? } else { 0 };
         let length = element >> 56;
         if length > top_length {
             count += 1;
-            nodes.put(count - 1, top_node << 40 | length << 32);
+            nodes.checked_put(count - 1, top_node << 40 | length << 32)?;
             top = (top + 1).min(DEPTH_MAX);
             (top_length, top_node) = (length, count as u64);
-            open.put(top, length << 32 | top_node);
-            leaves.put(before as usize, top_node as u32);
+            open.checked_put(top, length << 32 | top_node)?;
+            leaves.checked_put(before as usize, top_node as u32)?;
         } else {
-            leaves.put(before as usize, top_node as u32);
+            leaves.checked_put(before as usize, top_node as u32)?;
             while length < top_length {
-                let under = open.at(top - 1);
+                let under = open.checked_at(top - 1)?;
                 if under >> 32 < length {
                     // The node is a child of one that has just come to light.
                     count += 1;
-                    nodes.put(count - 1, (under & 0xffff_ffff) << 40 | length << 32);
-                    nodes.put(
+                    nodes.checked_put(count - 1, (under & 0xffff_ffff) << 40 | length << 32)?;
+                    nodes.checked_put(
                         top_node as usize - 1,
                         (count as u64) << 40 | top_length << 32,
-                    );
+                    )?;
                     (top_length, top_node) = (length, count as u64);
-                    open.put(top, length << 32 | top_node);
+                    open.checked_put(top, length << 32 | top_node)?;
                     break;
                 }
                 top -= 1;
@@ -63,5 +64,5 @@ pub(super) fn grow(
         }
         before = element & POSITION_MASK;
     }
-    count
+    Ok(count)
 }
