@@ -167,7 +167,14 @@ impl Erofs {
         if is_extended {
             self.read_meta(at.after(to_u64(COMPACT_BYTES)), rest)?;
         }
-        Inode::parse(&bytes, nid, at, self.superblock.epoch)
+        let inode = Inode::parse(&bytes, nid, at, self.superblock.epoch)?;
+        let special = [self.superblock.packed, self.superblock.metabox];
+        // Linux 7.2 calls what other inodes do not have, and crashes when it mounts the image.
+        if special.contains(&Some(nid)) && inode.kind != tree::FileKind::Regular {
+            let what = "packed inode or metabox is not a regular file";
+            return Err(Error::corrupt(what, at.at, inode.mode.into()));
+        }
+        Ok(inode)
     }
 
     fn source(&self, device: u16) -> Result<&dyn ReadAt> {

@@ -14,7 +14,7 @@ use tree::{Error, Result, Xattr, to_u64};
 use crate::fields::{u8_at, u16_at, u32_at};
 use crate::image::{Erofs, LongPrefix};
 use crate::inode::{Inode, MetaAt};
-use crate::superblock::{compat, incompat};
+use crate::superblock::compat;
 
 /// Bytes of `struct erofs_xattr_ibody_header`, of a shared attribute's number, and of an entry.
 pub(crate) const HEADER_BYTES: usize = 12;
@@ -68,8 +68,11 @@ impl Erofs {
         };
         let shared_at = inode.xattrs_at.after(to_u64(HEADER_BYTES));
         let shared_count = u64::from(u8_at(&header, 4));
-        let in_metabox = self.superblock.compat & compat::SHARED_EA_IN_METABOX != 0
-            && self.superblock.incompat & incompat::METABOX != 0;
+        let in_metabox = self.superblock.compat & compat::SHARED_EA_IN_METABOX != 0;
+        if in_metabox && shared_count > 0 && self.superblock.metabox.is_none() {
+            let what = "shared attributes are in a metabox, and the image has none";
+            return Err(Error::corrupt(what, inode.at.at, shared_count));
+        }
         for number in 0..shared_count {
             let mut id = [0; 4];
             self.read_meta(

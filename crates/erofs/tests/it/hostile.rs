@@ -311,6 +311,39 @@ fn a_plain_cluster_is_shorter_than_its_logical_cluster() {
 }
 
 #[test]
+fn shared_attributes_are_in_no_metabox() {
+    for (bit, finds) in [(0, false), (8, true)] {
+        let mut hand = Hand::new(0, &with_file());
+        hand.put(1024 + 8, &[bit]);
+        hand.inode(8, FILE, PLAIN, 0, 5);
+        hand.put(hand.at(8) + 2, &[2]);
+        hand.put(hand.at(10) + 4, &[1]);
+        // An attribute of one letter, without a value.
+        hand.put(hand.at(10) + 12, &(6_u32 * 1024).to_le_bytes());
+        hand.put(6 * BLOCK, &[1, 1, 0, 0, b'x']);
+        let found = hand.findings();
+        let words = "shared attributes are in a metabox, and the image has none";
+        assert_eq!(found.contains(words), finds, "{found}");
+        assert_eq!(found.is_empty(), !finds, "{found}");
+    }
+}
+
+/// Linux 7.2 crashes when it mounts such an image.
+#[test]
+fn the_packed_inode_or_the_metabox_is_a_pipe() {
+    let mut packed = Hand::new(0x20, &with_file());
+    packed.put(1024 + 96, &[20]);
+    let mut metabox = Hand::new(0x100, &with_file());
+    metabox.put(1024 + 13, &[1]);
+    metabox.put(1024 + 128, &[20]);
+    for mut hand in [packed, metabox] {
+        hand.inode(8, FILE, PLAIN, 0, 5);
+        hand.inode(20, FIFO, PLAIN, 0, 0);
+        hand.assert_finds("packed inode or metabox is not a regular file");
+    }
+}
+
+#[test]
 fn attributes_are_a_header_alone() {
     let mut hand = Hand::new(0, &with_file());
     hand.inode(8, FILE, PLAIN, 5000, 5);
