@@ -40,6 +40,27 @@ static bool __init compresses_text(const zstd_parameters *params, void *workspac
 	return !zstd_is_error(written) && written < 250 && memcmp(dst, header, 4) == 0;
 }
 
+#ifdef HAS_DICTIONARIES
+static bool __init compresses_behind_dictionary(const u8 *text, u8 *dst)
+{
+	size_t size = TEXT_SIZE - DICTIONARY_SIZE, written = 0;
+	zstd_cctx *context = zstd_create_cctx_advanced(allocator);
+	zstd_cdict *dictionary = zstd_create_cdict_byreference(text, DICTIONARY_SIZE,
+							       zstd_get_cparams(3, size, DICTIONARY_SIZE), allocator);
+
+	if (context && dictionary)
+		written = zstd_compress_using_cdict(context, dst, 1000, text + DICTIONARY_SIZE, size, dictionary);
+	zstd_free_cdict(dictionary);
+	zstd_free_cctx(context);
+	return written > 0 && written < 100 && memcmp(dst, header, 4) == 0;
+}
+#else
+static bool __init compresses_behind_dictionary(const u8 *text, u8 *dst)
+{
+	return true;
+}
+#endif
+
 static int __init self_test(void)
 {
 	zstd_parameters params = zstd_get_params(3, 1000);
@@ -50,7 +71,8 @@ static int __init self_test(void)
 	if (!workspace)
 		return -ENOMEM;
 	passed = compresses_z(&params, workspace, size, workspace + size, workspace + size + 1000) &&
-		 compresses_text(&params, workspace, size, workspace + size, workspace + size + 1000);
+		 compresses_text(&params, workspace, size, workspace + size, workspace + size + 1000) &&
+		 compresses_behind_dictionary(workspace + size, workspace + size + 1000);
 	vfree(workspace);
 	return passed ? 0 : -EINVAL;
 }

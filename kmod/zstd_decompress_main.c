@@ -52,6 +52,33 @@ static bool __init decompresses(void *workspace, size_t size, u8 *src, u8 *text)
 	return zstd_is_error(result) && zstd_get_error_code(result) == ZSTD_error_checksum_wrong;
 }
 
+#ifdef HAS_DICTIONARIES
+/* The text behind its start, as libzstd compresses it (level 19). */
+static const u8 frame_behind_dictionary[] __initconst = {
+	0x28, 0xB5, 0x2F, 0xFD, 0x60, 0xC3, 0x00, 0xF5, 0x00, 0x00, 0x18, 0x32, 0x31, 0x30, 0x0D, 0xA8, 0x90, 0x1F, 0x90, 0x72,
+	0x64, 0x1D, 0x10, 0x22, 0xE1, 0xFF, 0xFF, 0xC8, 0x07, 0xCA, 0x45, 0xA5, 0x3A, 0x3F, 0x59, 0xC1, 0xF4, 0xE9, 0xB6, 0x1B,
+};
+
+static bool __init decompresses_behind_dictionary(const u8 *text, u8 *dst)
+{
+	size_t size = TEXT_SIZE - DICTIONARY_SIZE, written = 0;
+	zstd_dctx *context = zstd_create_dctx_advanced(allocator);
+	zstd_ddict *dictionary = zstd_create_ddict_byreference(text, DICTIONARY_SIZE, allocator);
+
+	if (context && dictionary)
+		written = zstd_decompress_using_ddict(context, dst, size, frame_behind_dictionary,
+						      sizeof(frame_behind_dictionary), dictionary);
+	zstd_free_ddict(dictionary);
+	zstd_free_dctx(context);
+	return written == size && memcmp(dst, text + DICTIONARY_SIZE, size) == 0;
+}
+#else
+static bool __init decompresses_behind_dictionary(const u8 *text, u8 *dst)
+{
+	return true;
+}
+#endif
+
 static int __init self_test(void)
 {
 	size_t size = max(zstd_dctx_workspace_bound(), zstd_dstream_workspace_bound(TEXT_SIZE));
@@ -60,7 +87,8 @@ static int __init self_test(void)
 
 	if (!workspace)
 		return -ENOMEM;
-	passed = decompresses(workspace, size, workspace + size, workspace + size + sizeof(frame));
+	passed = decompresses(workspace, size, workspace + size, workspace + size + sizeof(frame)) &&
+		 decompresses_behind_dictionary(workspace + size + sizeof(frame), workspace);
 	vfree(workspace);
 	return passed ? 0 : -EINVAL;
 }

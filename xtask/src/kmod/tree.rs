@@ -40,7 +40,13 @@ const CONFIG: &str = "64BIT MODULES MODULE_UNLOAD EXPERT PRINTK BUG TTY SERIAL_8
     CPU_MITIGATIONS RETPOLINE RETHUNK KALLSYMS UNWINDER_ORC CRYPTO CRYPTO_XXHASH";
 
 /// What is a module of it.
-const MODULES: &[&str] = &["XXHASH", "ZSTD_COMPRESS", "ZSTD_DECOMPRESS", "TEST"];
+const MODULES: &[&str] = &[
+    "XXHASH",
+    "ZSTD_COMPRESS",
+    "ZSTD_DECOMPRESS",
+    "ZSTD_2017",
+    "TEST",
+];
 
 /// The option under which modules export what that kernel lacks.
 const KERNEL_NAMES: &str = "CONFIG_RESTOW_KERNEL_NAMES=y\n";
@@ -152,7 +158,7 @@ fn unpacked(kernel: &Kernel, folder: &Path) -> Result<std::path::PathBuf, String
 fn fill(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
     let mut parts = files(&out_folder().join("rust"))?;
-    parts.retain(|(name, _)| name.ends_with(".a"));
+    parts.retain(|(name, _)| name.ends_with(".a") || name.ends_with(".h"));
     for (name, path) in files(&root().join("kmod"))? {
         let is_source = name.ends_with(".c") || name.ends_with(".h");
         if is_source || ["Kbuild", "Kconfig", "merge.lds"].contains(&name.as_str()) {

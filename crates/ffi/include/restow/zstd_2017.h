@@ -20,8 +20,12 @@
 #ifndef RESTOW_ZSTD_2017_H
 #define RESTOW_ZSTD_2017_H
 
+#ifdef __KERNEL__
+#include <linux/types.h>
+#else
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
