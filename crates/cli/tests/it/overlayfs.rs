@@ -84,24 +84,43 @@ grep -v overlay linux > linux2; grep -v overlay ours | diff linux2 -
 
 #[test]
 #[ignore = "needs root"]
-fn what_cannot_be_merged_is_refused() {
+fn renamed_directories_and_content_of_lower_layers_are_those_of_linux() {
     if tool("setfattr").is_none() {
         return;
     }
     let words = r#"
-refused() { if $restow manifest overlay:low:up > ours 2> words; then exit 1; fi; grep -q "$1" words; }
-for option in redirect_dir=on metacopy=on; do
-    rm -rf up work; mkdir up work
-    mount -t overlay -o lowerdir=low,upperdir=up,workdir=work,$option none m
-    case $option in redirect*) mv m/dir m/moved; name=moved; words='moved in .*overlayfs renamed';;
-        *) chmod 600 m/kept; name=kept; words='kept in .*content overlayfs left in a lower layer';; esac
-    umount m; refused "$words"
-    $restow copy -q --skip-unreadable overlay:low:up x && exit 1; [ ! -e x/$name ]; rm -r x
+options=redirect_dir=on,metacopy=on
+mount -t overlay -o lowerdir=low,upperdir=up,workdir=work,$options none m
+(cd m; mv dir moved; mkdir new; mv deep new/deep; mv new/deep/a new/a; rm new/a/b/c; echo new > new/a/b/new
+mv again new/again; mkdir dir; echo other > dir/other; rm -r gone
+chmod 600 kept; chown 9 owned; chmod 640 changed; mv changed new/changed; mv old/x old/y; setfattr -n user.m -v 1 old/y
+setfattr -n user.moved -v 1 moved)
+getfattr -R --absolute-names -dm trusted.overlay up > marks; grep -q redirect=./new/ marks || grep -q 'redirect="/deep' marks
+grep -q metacopy marks
+same overlay:low:up 25; $restow copy -q overlay:low:up x.squashfs; $restow diff x.squashfs m
+umount m; rm -r work; mkdir up2 work
+mount -t overlay -o lowerdir=up:low,upperdir=up2,workdir=work,$options none m
+(cd m; mv moved moved2; mkdir moved; mv new/a a; mv a/b new/b; chmod 604 kept; touch -d @7 new/changed; mv new newer; mv newer/again dir/sub; rm moved2/b)
+same overlay:low:up:up2 25
+mkdir point; $restow mount overlay:low:up:up2 point; diff -r -x fifo -x null point m; $restow unmount point
+umount m
+# A place that no layer has, and one that several directories have.
+rm -r up/*; mkdir up/{a,b,c}; point() { setfattr -n trusted.overlay.redirect -v "$1" up/$2; }
+mknod up/deep c 0 0; point /deep/a a; point /none/x c
+mount -t overlay -o ro,lowerdir=up:low,$options none m; same overlay:low:up 25; umount m
+refused() { if $restow manifest $1 > ours 2> words; then exit 1; fi; grep -q "$2" words; }
+point /deep/a b; refused overlay:low:up 'b/b in overlay:low:up: a directory is in two places'
+for place in '' / .. /.. /deep/../x //deep /deep/ a/b $(printf '/x%.0s' {1..2100}); do
+    point "$place" a; refused overlay:low:up 'redirect of overlayfs is no path in the lower layers'
+    $restow copy -q --skip-unreadable overlay:low:up x && exit 1; [ ! -e x/a ]; rm -r x
 done
+rm -r up/a; echo x > up/file; setfattr -n trusted.overlay.metacopy -v '' up/file
+refused overlay:low:up 'content overlayfs left in a lower layer has none there'; rm up/file
+setfattr -n user.overlay.redirect -v x up/b; refused overlay,userxattr:low:up 'does not follow with userxattr'
 # Without privilege, the marks of directories cannot be seen.
 setpriv --bounding-set -sys_admin --inh-caps -sys_admin $restow ls overlay:low:up 2> words && exit 1
 grep -q 'up: only root can read the attributes' words
-setpriv --bounding-set -sys_admin --inh-caps -sys_admin $restow ls overlay,userxattr:low:up > words
+setpriv --bounding-set -sys_admin --inh-caps -sys_admin $restow ls overlay,userxattr:low:low > words
 "#;
     let dir = TempDir::new();
     in_own_mounts(dir.path(), &(CHANGES.to_owned() + words));

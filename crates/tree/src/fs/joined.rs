@@ -1,9 +1,10 @@
 //! Several trees as one: each at a path, later ones over earlier ones.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::overlayfs::{Mark, OverlayAttributes};
+use super::overlayfs::{Mark, OverlayAttributes, Redirect};
 use super::{
     Checksum, DirEntry, Extent, ExtentId, FileKind, FileSystem, HostContent, Ino, Metadata,
     NOTHING_ENCODED, Storage, StoreId, Xattr, entry_named, with_metadata,
@@ -17,6 +18,10 @@ const OWN_BITS: u32 = 53;
 const OWN_LIMIT: u64 = 1 << (OWN_BITS - 1);
 /// In the place of a tree's number: the file is in the table.
 const IN_TABLE: u64 = (1 << (63 - OWN_BITS)) - 1;
+
+/// Maximum number of names that are looked up for directories that overlayfs renamed, so that
+/// hostile layers, which can name each other's directories, end.
+const REDIRECTED_NAMES_MAX: u64 = 1 << 26;
 
 /// A tree, or a file of one, and where it is in a [`Joined`] tree.
 pub struct Graft {
@@ -68,6 +73,8 @@ pub struct Joined {
     keeps_identities: bool,
     /// If the trees are layers of overlayfs, the attributes that hide files of those below.
     overlay: Option<OverlayAttributes>,
+    /// Names that were looked up for directories that overlayfs renamed.
+    redirected_names: AtomicU64,
     table: RwLock<JoinTable>,
 }
 
@@ -92,6 +99,8 @@ enum JoinedNode {
     /// Of one tree, with all below it.
     File(GraftFile),
     Directory(Arc<JoinedDirectory>),
+    /// A file, and the one that has its content.
+    Metacopy(GraftFile, GraftFile),
 }
 
 /// A directory of the joined tree.
@@ -101,6 +110,8 @@ struct JoinedDirectory {
     parts: Vec<GraftFile>,
     /// Grafts at or below it, with the number of names of their paths that lead here.
     grafts: Vec<(u16, usize)>,
+    /// Whether the first part may be a part of other directories, too.
+    is_moved: bool,
     /// The entries, once they were listed.
     entries: RwLock<Option<Arc<[DirEntry]>>>,
 }
@@ -109,6 +120,7 @@ struct JoinedDirectory {
 enum NameTarget {
     File(GraftFile, FileKind),
     Directory(JoinedDirectory),
+    Metacopy(GraftFile, GraftFile),
 }
 
 /// An entry of a tree, and its mark for the trees below.
@@ -150,6 +162,7 @@ impl Joined {
             storage: storage_of(&grafts),
             keeps_identities: grafts.len() <= 1,
             overlay: None,
+            redirected_names: AtomicU64::new(0),
             grafts,
             firsts,
             table: RwLock::new(table),
@@ -159,10 +172,9 @@ impl Joined {
     /// Merges layers of overlayfs, the lowest first, into the tree that a mount of Linux shows.
     /// Marks are whiteouts (character devices 0:0, or empty files with an attribute) and opaque
     /// directories. Attributes are those of the namespace `trusted`, or `user` as with the mount
-    /// option `userxattr`.
-    ///
-    /// Directories that overlayfs renamed, and files whose content it left in a lower layer, are
-    /// errors where they are listed.
+    /// option `userxattr`. Directories that overlayfs renamed, and files whose content it left in a
+    /// lower layer, are found there, but with `userxattr`, where Linux does not look for them: then
+    /// they are errors where they are listed.
     ///
     /// # Errors
     /// As for [`Joined::new`].
@@ -220,9 +232,137 @@ impl Joined {
         DirEntry { ino, ..entry }
     }
 
-    fn directory_entries(&self, dir: GraftFile, entries: Vec<MarkedEntry>) -> Vec<DirEntry> {
-        let shown = entries.into_iter().filter(|it| it.1 != Mark::Whiteout);
-        shown.map(|(entry, _)| self.entry(dir, entry)).collect()
+    /// The same as its mark says; `None` for a whiteout.
+    fn marked_entry(
+        &self,
+        dir: GraftFile,
+        entry: DirEntry,
+        mark: Mark,
+    ) -> Result<Option<DirEntry>> {
+        Ok(match mark {
+            Mark::Whiteout => None,
+            Mark::Plain | Mark::Opaque => Some(self.entry(dir, entry)),
+            mark => {
+                let found = self.target(&[dir], dir.graft, &entry, mark)?;
+                Some(self.table_mut().entry(entry.name, found))
+            }
+        })
+    }
+
+    fn directory_entries(
+        &self,
+        dir: GraftFile,
+        entries: Vec<MarkedEntry>,
+    ) -> Result<Vec<DirEntry>> {
+        let entries = entries.into_iter();
+        let shown =
+            entries.filter_map(|(entry, mark)| self.marked_entry(dir, entry, mark).transpose());
+        shown.collect()
+    }
+
+    /// What an entry of a layer stands for, whose directory consists of the parts `above`.
+    fn target(
+        &self,
+        above: &[GraftFile],
+        graft: u16,
+        entry: &DirEntry,
+        mark: Mark,
+    ) -> Result<NameTarget> {
+        let ino = entry.ino;
+        let part = GraftFile { graft, ino };
+        match mark {
+            Mark::Moved(redirect) => {
+                let mut parts = self.lower(above, graft, redirect, FileKind::Directory)?;
+                parts.push(part);
+                Ok(NameTarget::Directory(JoinedDirectory {
+                    parts,
+                    is_moved: true,
+                    ..JoinedDirectory::default()
+                }))
+            }
+            Mark::Metacopy(redirect) => {
+                let here = || Redirect {
+                    is_absolute: false,
+                    names: vec![entry.name.clone()],
+                };
+                let redirect = redirect.unwrap_or_else(here);
+                let lower = self.lower(above, graft, redirect, FileKind::Regular)?;
+                let size = |part: &GraftFile| self.tree(*part).metadata(part.ino).map(|it| it.size);
+                match lower.first() {
+                    Some(data) if size(data)? == size(&part)? => {
+                        Ok(NameTarget::Metacopy(part, *data))
+                    }
+                    _ => {
+                        let what =
+                            "a file whose content overlayfs left in a lower layer has none there";
+                        Err(Error::Inconsistent(what).in_file("read", &entry.name))
+                    }
+                }
+            }
+            _ => Ok(NameTarget::of(part, entry.kind)),
+        }
+    }
+
+    /// The files of layers below a graft to which a redirect leads, the lowest first: directories
+    /// that are merged, or the regular file with the content. As Linux looks them up, in
+    /// `ovl_lookup`: in one layer after the other, from the top, each of which can lead elsewhere.
+    fn lower(
+        &self,
+        above: &[GraftFile],
+        graft: u16,
+        mut place: Redirect,
+        kind: FileKind,
+    ) -> Result<Vec<GraftFile>> {
+        let mut found = Vec::new();
+        for layer in (0..graft).rev() {
+            let root = || self.grafts[usize::from(layer)].parts(layer).next();
+            let parent = || above.iter().copied().find(|part| part.graft == layer);
+            let base = if place.is_absolute { root() } else { parent() };
+            let Some(mut dir) = base else {
+                continue;
+            };
+            let (mut next, mut is_last_layer) = (place.clone(), false);
+            let last = place.names.len().saturating_sub(1);
+            for (at, name) in place.names.iter().enumerate() {
+                if self.redirected_names.fetch_add(1, Ordering::Relaxed) > REDIRECTED_NAMES_MAX {
+                    return Err(Error::Limit("names of directories that overlayfs renamed"));
+                }
+                let entry = match self.tree(dir).lookup(dir.ino, name) {
+                    Err(Error::NotFound) => break,
+                    entry => entry?,
+                };
+                let mark = self.mark(dir, &entry, None)?;
+                let wanted = if at < last { FileKind::Directory } else { kind };
+                if mark == Mark::Whiteout || entry.kind != wanted {
+                    is_last_layer = true;
+                    break;
+                }
+                dir = GraftFile {
+                    graft: layer,
+                    ino: entry.ino,
+                };
+                let has_content = !matches!(mark, Mark::Metacopy(_));
+                if at == last && (has_content || kind == FileKind::Directory) {
+                    found.push(dir);
+                    is_last_layer |= kind != FileKind::Directory;
+                }
+                match mark {
+                    Mark::Opaque => is_last_layer = true,
+                    Mark::Moved(to) | Mark::Metacopy(Some(to)) => {
+                        // An opaque directory on the way does not matter then.
+                        is_last_layer &= !to.is_absolute;
+                        next = next.redirected(last.saturating_sub(at), to);
+                    }
+                    _ => {}
+                }
+            }
+            if is_last_layer {
+                break;
+            }
+            place = next;
+        }
+        found.reverse();
+        Ok(found)
     }
 
     /// The entries of a directory of one tree, with their marks.
@@ -263,7 +403,7 @@ impl Joined {
     /// The file of a tree that a file is, or that a directory has its metadata from.
     fn part(&self, ino: Ino) -> Result<Option<GraftFile>> {
         Ok(match self.node(ino)? {
-            JoinedNode::File(part) => Some(part),
+            JoinedNode::File(part) | JoinedNode::Metacopy(part, _) => Some(part),
             JoinedNode::Directory(directory) => directory.parts.last().copied(),
         })
     }
@@ -279,7 +419,7 @@ impl Joined {
     /// The file of a tree that has content.
     fn file(&self, ino: Ino) -> Result<GraftFile> {
         match self.node(ino)? {
-            JoinedNode::File(part) => Ok(part),
+            JoinedNode::File(part) | JoinedNode::Metacopy(_, part) => Ok(part),
             JoinedNode::Directory(_) => Err(Error::IsADirectory),
         }
     }
@@ -307,17 +447,8 @@ impl Joined {
         }
         let mut table = self.table_mut();
         table.replaced += replaced;
-        let entries = names.into_iter().map(|(name, found)| match found {
-            NameTarget::File(file, kind) => {
-                let ino = file.number().unwrap_or_else(|| table.file(file));
-                DirEntry { name, ino, kind }
-            }
-            NameTarget::Directory(directory) => DirEntry {
-                name,
-                ino: table.directory(directory),
-                kind: FileKind::Directory,
-            },
-        });
+        let entries = names.into_iter();
+        let entries = entries.map(|(name, found)| table.entry(name, found));
         let entries: Arc<[DirEntry]> = entries.collect();
         *known = Some(Arc::clone(&entries));
         Ok(entries)
@@ -347,11 +478,7 @@ impl Joined {
                         if mark == Mark::Whiteout {
                             continue;
                         }
-                        let part = GraftFile {
-                            graft,
-                            ino: entry.ino,
-                        };
-                        let found = NameTarget::of(part, entry.kind);
+                        let found = self.target(&directory.parts, graft, &entry, mark)?;
                         replaced += u64::from(add(&mut names, entry.name, found));
                     }
                     continue;
@@ -406,6 +533,7 @@ fn add(names: &mut Names, name: Box<[u8]>, found: NameTarget) -> bool {
         (Some(NameTarget::Directory(under)), NameTarget::Directory(over)) => {
             under.parts.extend(over.parts);
             under.grafts.extend(over.grafts);
+            under.is_moved |= over.is_moved;
             false
         }
         (Some(place), found) => {
@@ -441,6 +569,24 @@ impl GraftFile {
 }
 
 impl JoinTable {
+    /// An entry of a directory.
+    fn entry(&mut self, name: Box<[u8]>, found: NameTarget) -> DirEntry {
+        let (ino, kind) = match found {
+            NameTarget::File(file, kind) => (self.number(file), kind),
+            NameTarget::Directory(directory) => (self.directory(directory), FileKind::Directory),
+            NameTarget::Metacopy(file, data) => {
+                let ino = self.number(file);
+                self.nodes.insert(ino, JoinedNode::Metacopy(file, data));
+                (ino, FileKind::Regular)
+            }
+        };
+        DirEntry { name, ino, kind }
+    }
+
+    fn number(&mut self, file: GraftFile) -> Ino {
+        file.number().unwrap_or_else(|| self.file(file))
+    }
+
     /// The number of a file whose own says too little.
     fn file(&mut self, file: GraftFile) -> Ino {
         let next = self.next();
@@ -449,10 +595,16 @@ impl JoinTable {
         ino
     }
 
-    /// The number of a directory: that of the first one that it consists of.
+    /// The number of a directory: that of the first one that it consists of, or of the last one,
+    /// which is in no other.
     fn directory(&mut self, directory: JoinedDirectory) -> Ino {
-        let ino = match directory.parts.first() {
-            Some(part) => part.number().unwrap_or_else(|| self.file(*part)),
+        let part = if directory.is_moved {
+            directory.parts.last()
+        } else {
+            directory.parts.first()
+        };
+        let ino = match part {
+            Some(part) => self.number(*part),
             None => self.next(),
         };
         if directory.parts.len() != 1 || !directory.grafts.is_empty() {
@@ -513,12 +665,13 @@ impl FileSystem for Joined {
         match self.node(dir)? {
             JoinedNode::File(dir) => {
                 let entries = self.list(dir)?;
-                Ok(self.directory_entries(dir, entries))
+                self.directory_entries(dir, entries)
             }
             JoinedNode::Directory(directory) => {
                 let entries = self.entries(&directory, |part| self.list(part))?;
                 Ok(entries.to_vec())
             }
+            JoinedNode::Metacopy(..) => Err(Error::NotADirectory),
         }
     }
 
@@ -529,8 +682,9 @@ impl FileSystem for Joined {
         let entries = self.tree(dir).read_dir_with_metadata(dir.ino)?;
         let mut shown = Vec::with_capacity(entries.len());
         for (entry, metadata) in entries {
-            if self.mark(dir, &entry, Some(&metadata))? != Mark::Whiteout {
-                shown.push((self.entry(dir, entry), self.described(metadata)));
+            let mark = self.mark(dir, &entry, Some(&metadata))?;
+            if let Some(entry) = self.marked_entry(dir, entry, mark)? {
+                shown.push((entry, self.described(metadata)));
             }
         }
         Ok(shown)
@@ -539,10 +693,15 @@ impl FileSystem for Joined {
     fn list_readable(&self, dir: Ino) -> (Vec<DirEntry>, Vec<Error>) {
         let directory = match self.node(dir) {
             Ok(JoinedNode::File(dir)) => {
-                let (entries, errors) = self.list_readable_of(dir);
-                return (self.directory_entries(dir, entries), errors);
+                let (entries, mut errors) = self.list_readable_of(dir);
+                let shown = entries.into_iter().filter_map(|(entry, mark)| {
+                    let shown = self.marked_entry(dir, entry, mark);
+                    shown.map_err(|error| errors.push(error)).ok()?
+                });
+                return (shown.collect(), errors);
             }
             Ok(JoinedNode::Directory(directory)) => directory,
+            Ok(JoinedNode::Metacopy(..)) => return (Vec::new(), vec![Error::NotADirectory]),
             Err(error) => return (Vec::new(), vec![error]),
         };
         let mut errors = Vec::new();
@@ -564,19 +723,20 @@ impl FileSystem for Joined {
         match self.node(dir)? {
             JoinedNode::File(dir) => {
                 let entry = self.tree(dir).lookup(dir.ino, name)?;
-                match self.mark(dir, &entry, None)? {
-                    Mark::Whiteout => Err(Error::NotFound),
-                    _ => Ok(self.entry(dir, entry)),
-                }
+                let mark = self.mark(dir, &entry, None)?;
+                self.marked_entry(dir, entry, mark)?.ok_or(Error::NotFound)
             }
             JoinedNode::Directory(_) => entry_named(self.read_dir(dir)?, name),
+            JoinedNode::Metacopy(..) => Err(Error::NotADirectory),
         }
     }
 
     fn read_link(&self, link: Ino) -> Result<Vec<u8>> {
         match self.node(link)? {
             JoinedNode::File(part) => self.tree(part).read_link(part.ino),
-            JoinedNode::Directory(_) => Err(Error::InvalidInput("the file is not a symbolic link")),
+            JoinedNode::Directory(_) | JoinedNode::Metacopy(..) => {
+                Err(Error::InvalidInput("the file is not a symbolic link"))
+            }
         }
     }
 
