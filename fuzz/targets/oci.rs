@@ -29,7 +29,10 @@ fn read(layout: &ImageLayout, kind: LayoutKind) {
             continue;
         };
         let (spool_dir, how) = (Path::new("/tmp"), TarOptions::default());
-        let Ok(tree) = layout.open_tree(&image, None, spool_dir, limits(), how) else {
+        let Ok(layers) = layout.open_layers(&image, None, spool_dir, limits(), how) else {
+            continue;
+        };
+        let Some(tree) = layers.archives else {
             continue;
         };
         let usage = tree.layer_usage().expect("it is in memory");

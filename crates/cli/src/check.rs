@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use codec::Wrapper;
-use restow::{Address, Container, ImageRange, Input};
+use restow::{Address, Container, ImageRange, Input, Platform};
 use tree::json::Object;
 use tree::{CheckOptions, Corrupt, DataCheck, Error, Finding};
 
@@ -29,7 +29,8 @@ const VERSION: u32 = 1;
 /// link counts against inodes; clusters against each other. tar: header checksums, numbers, paths
 /// and attributes, and the end marker; of compressed archives also all frames, their checksums, and
 /// the seek table against them. Container images (`oci:DIR[:NAME]`): lengths and digests of all
-/// blobs, also of layers before compression, and the merged tree. Send streams: as `restow stream
+/// blobs, also of layers before compression, layers that are SquashFS or EROFS images as above, and
+/// the merged tree. Send streams: as `restow stream
 /// verify`.
 ///
 /// With `--root-hash`, each block of an image and its hash tree first; the first that is wrong is
@@ -66,6 +67,14 @@ pub(crate) struct Check {
     /// Continue after the end of a tar archive: for concatenated archives
     #[arg(long, help_heading = "Tar archives as sources")]
     ignore_zeros: bool,
+
+    /// Verify the container images for this platform only, as in linux/arm64 [default: all]
+    #[arg(
+        long,
+        value_name = "OS/ARCH[/VARIANT]",
+        help_heading = "Container images as sources"
+    )]
+    platform: Option<Platform>,
 
     #[command(flatten)]
     file: ImageFileArgs,
@@ -150,6 +159,12 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
     if address.is_container_image() {
         return check_images(&address, &name, args);
     }
+    if args.platform.is_some() {
+        bail!(
+            "{}: not a container image: --platform does not apply",
+            open()
+        );
+    }
     address.refuse_container_image()?;
     // What is wrong there is no reason to call it unreadable.
     if args.file.root_hash.is_some() && !verify(&address.path, &name, args)? {
@@ -214,13 +229,19 @@ fn check_tar(input: Input, wrapper: Option<Wrapper>, name: &str, args: &Check) -
         args,
         summary.findings,
         &[("name", summary.names)],
-        summary.bytes,
+        (summary.bytes, "archive"),
     )?;
     Ok(summary.findings == 0)
 }
 
-/// Prints the findings, the things that were checked by their names, and the bytes of archives.
-fn print_counts(args: &Check, errors: u64, counted: &[(&str, u64)], bytes: u64) -> Result<()> {
+/// Prints the findings, the things that were checked by their names, and the bytes of archives or
+/// layers.
+fn print_counts(
+    args: &Check,
+    errors: u64,
+    counted: &[(&str, u64)],
+    (bytes, of): (u64, &str),
+) -> Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
         let object = Object::new().number("errors", errors);
@@ -234,7 +255,7 @@ fn print_counts(args: &Check, errors: u64, counted: &[(&str, u64)], bytes: u64) 
             .map(|(name, count)| text::count(*count, name));
         writeln!(
             out,
-            "{} in {}, {} of archive",
+            "{} in {}, {} of {of}",
             text::count(errors, "error"),
             things.collect::<Vec<_>>().join(", "),
             text::count(bytes, "byte")
@@ -254,7 +275,8 @@ fn check_images(address: &Address, name: &str, args: &Check) -> Result<bool> {
         };
         bail!("{}: {option} does not apply to container images", open());
     }
-    let options = args.file.options();
+    let mut options = args.file.options();
+    options.platform.clone_from(&args.platform);
     let summary = reported(name, args, |_, report| {
         restow::check_images(address, &options, report)
     })?;
@@ -263,7 +285,7 @@ fn check_images(address: &Address, name: &str, args: &Check) -> Result<bool> {
         ("layer", summary.layers),
         ("name", summary.names),
     ];
-    print_counts(args, summary.findings, &counted, summary.bytes)?;
+    print_counts(args, summary.findings, &counted, (summary.bytes, "layers"))?;
     Ok(summary.findings == 0)
 }
 

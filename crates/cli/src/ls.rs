@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{ArgAction, Args};
 use restow::{Address, SourceTree};
 use tree::json::Object;
@@ -71,6 +71,11 @@ pub(crate) struct Ls {
     #[command(flatten)]
     quiet: QuietArgs,
 
+    /// Show the number of the layer that each file comes from, as `restow info` counts them; `-`
+    /// for a directory that no layer has
+    #[arg(long, help_heading = "Container images as sources")]
+    layers: bool,
+
     #[command(flatten)]
     source: SourceArgs,
 
@@ -86,9 +91,17 @@ pub(crate) struct Ls {
 pub(crate) fn run(args: &Ls) -> Result<()> {
     let address = Address::of(&args.src)?;
     let source = args.source.open(&address, false)?;
+    let has_layers = source.has_layers();
+    if args.layers && !has_layers {
+        bail!(
+            "{}: not a container image: --layers does not apply",
+            source.name()
+        );
+    }
     let mut list = TreeLister {
         args,
         source: &source,
+        has_layers,
         out: BufWriter::new(io::stdout().lock()),
     };
     if args.json {
@@ -132,6 +145,8 @@ pub(crate) fn run(args: &Ls) -> Result<()> {
 struct TreeLister<'a, W> {
     args: &'a Ls,
     source: &'a SourceTree,
+    /// Whether files come from layers of a container image.
+    has_layers: bool,
     out: W,
 }
 
@@ -211,6 +226,12 @@ impl<W: Write> TreeLister<'_, W> {
             return Ok(writeln!(self.out, "{}", object.line())?);
         }
         let end = if self.args.null { b'\0' } else { b'\n' };
+        if self.args.layers {
+            let layer = self
+                .layer(entry)
+                .map_or("-".to_owned(), |it| it.to_string());
+            write!(self.out, "{layer:>3} ")?;
+        }
         if self.args.long {
             let Metadata {
                 kind,
@@ -247,6 +268,12 @@ impl<W: Write> TreeLister<'_, W> {
         Ok(self.out.write_all(&[end])?)
     }
 
+    /// The number of the layer that a file comes from, from 1.
+    fn layer(&self, entry: &DirEntry) -> Option<u64> {
+        let layer = self.has_layers.then(|| self.source.layer_of(entry.ino))??;
+        Some(layer as u64 + 1)
+    }
+
     /// Everything that a long list shows.
     fn object(&self, entry: &DirEntry, metadata: &Metadata, path: &[u8]) -> Result<Object> {
         let Metadata {
@@ -269,6 +296,10 @@ impl<W: Write> TreeLister<'_, W> {
             .number("uid", uid)
             .number("gid", gid)
             .time("mtime", mtime);
+        let object = match self.layer(entry) {
+            Some(layer) => object.number("layer", layer),
+            None => object,
+        };
         Ok(match kind {
             FileKind::Regular => object.number("size_bytes", size),
             FileKind::Symlink => object.name("target", &self.target(entry, path)?),

@@ -112,6 +112,8 @@ pub(crate) struct Descriptor {
     pub(crate) media_type: String,
     pub(crate) digest: Digest,
     pub(crate) size: u64,
+    /// What else is known about the blob, such as where it has a table of contents.
+    pub(crate) annotations: Option<Json>,
 }
 
 impl Descriptor {
@@ -126,6 +128,7 @@ impl Descriptor {
             media_type: value.text("mediaType").unwrap_or_default().to_owned(),
             digest: Digest::parse(digest)?,
             size: *size,
+            annotations: value.field("annotations").cloned(),
         })
     }
 
@@ -133,7 +136,11 @@ impl Descriptor {
     pub(crate) fn to_json(&self) -> Object {
         let object = Object::new().text("mediaType", &self.media_type);
         let object = object.text("digest", &self.digest.to_string());
-        object.number("size", self.size)
+        let object = object.number("size", self.size);
+        match &self.annotations {
+            Some(annotations) => object.json("annotations", annotations),
+            None => object,
+        }
     }
 
     /// Whether it leads to images, not to one.
@@ -157,8 +164,7 @@ pub(crate) struct TablePlace {
 impl TablePlace {
     /// The place in the annotations of a layer; `None` for a layer without a table, and for a table
     /// of another form, which is not needed to read the layer.
-    pub(crate) fn of_descriptor(descriptor: &Json) -> Option<TablePlace> {
-        let annotations = descriptor.field("annotations")?;
+    pub(crate) fn of_annotations(annotations: &Json) -> Option<TablePlace> {
         // The second one is that of skopeo 1.9 and before.
         ["io.github.containers", "io.containers"]
             .iter()
@@ -183,9 +189,44 @@ pub(crate) fn is_tar(media_type: &str) -> bool {
     is_layer && media_type.contains(".tar") && !media_type.ends_with("encrypted")
 }
 
+/// Whether layers of this type are images of a file system: those of stacker, of SingularityCE, of
+/// containerd and its plugins, and of the names that were proposed for the specification.
+pub(crate) fn is_image(media_type: &str) -> bool {
+    // Behind the first `+` are codecs, and `verity` for hashes behind the image.
+    let (name, packed) = media_type.split_once('+').unwrap_or((media_type, ""));
+    let is_erofs = name == "application/vnd.erofs"
+        || name.starts_with("application/vnd.erofs.layer.")
+        || name.ends_with(".erofs");
+    (is_erofs || name.ends_with(".squashfs")) && !packed.ends_with("encrypted")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layers_of_file_systems_are_known_by_their_types() {
+        for image in [
+            "application/vnd.stacker.image.layer.squashfs+zstd+verity",
+            "application/vnd.oci.image.layer.squashfs",
+            "application/vnd.sylabs.image.layer.v1.squashfs",
+            "application/vnd.erofs.layer.v1",
+            "application/vnd.erofs.layer.v1+zstd",
+            "application/vnd.erofs",
+            "application/vnd.oci.image.layer.v1.erofs",
+            "application/vnd.stacker.image.layer.erofs+lz4hc",
+        ] {
+            assert!(is_image(image) && !is_tar(image), "{image}");
+        }
+        for other in [
+            "application/vnd.oci.image.layer.v1.tar+gzip",
+            "application/vnd.oci.image.layer.v1.erofs.sig",
+            "application/vnd.erofs.layer.v1+encrypted",
+            "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+        ] {
+            assert!(!is_image(other), "{other}");
+        }
+    }
 
     #[test]
     fn digests_are_sha_256_in_small_letters() {

@@ -10,16 +10,20 @@ use codec::{Decompressed, Wrapper};
 use tree::tar::{Tar, TarOptions};
 use tree::{
     ByPath, Error, FileKind, FileSystem, Ino, Limits, ReadAt, Result, Seekable, SequentialReader,
-    Sha256, StoreId, spool, to_u64,
+    Sha256, StoreId, spool, to_u64, to_usize,
 };
 
 use crate::chunked::{ChunkedLayer, Table};
-use crate::descriptor::TablePlace;
+use crate::descriptor::{TablePlace, is_image};
 use crate::layout::check_size;
 use crate::{Digest, Image, ImageLayout, Layer};
 
-/// Bytes that show whether a layer is compressed: a header of a tar archive.
-const START_BYTES: u64 = 512;
+/// Bytes that show the format of a layer: the superblock of EROFS is behind the first 1024.
+const START_BYTES: u64 = 1024 + 4;
+
+/// Maximum number of layers that are images of file systems, as in an overlay of Linux
+/// (`OVL_MAX_STACK`): each takes memory of its own.
+const IMAGES_MAX: usize = 500;
 
 /// Layers that are open, so that images which share some read them once, and the trees of such
 /// images know their common content (`Storage::store`).
@@ -28,8 +32,8 @@ pub struct KnownLayers {
     layers: Mutex<HashMap<LayerKey, OpenLayer>>,
 }
 
-/// A layer with its number, of those that are known.
-type OpenLayer = (u16, Arc<dyn ReadAt>);
+/// A layer with its number, of those that are known, and its format if it is no archive.
+type OpenLayer = (u16, Arc<dyn ReadAt>, Option<LayerFormat>);
 
 /// The digests that were checked: of the stored bytes, of the archive in them, and of the table of
 /// contents.
@@ -44,24 +48,79 @@ impl Default for KnownLayers {
     }
 }
 
+/// The layers of an image: archives, and on top of them images of file systems.
+#[non_exhaustive]
+pub struct LayerStack {
+    /// The merged tree of the archives, unless the lowest layer is an image.
+    pub archives: Option<Tar>,
+    /// The images, the lowest first. They hide files of lower layers by the marks of overlayfs.
+    pub images: Vec<LayerImage>,
+}
+
+/// A layer that is an image of a file system.
+#[non_exhaustive]
+pub struct LayerImage {
+    /// Its format, by its content.
+    pub format: LayerFormat,
+    /// Its bytes.
+    pub bytes: Arc<dyn ReadAt>,
+    /// The path of its blob in the layout, for errors.
+    pub path: Vec<u8>,
+}
+
+/// The format of an image of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerFormat {
+    /// SquashFS.
+    Squashfs,
+    /// EROFS.
+    Erofs,
+}
+
+impl LayerFormat {
+    /// The format that the first bytes of a layer tell, if it is no archive.
+    fn of_start(start: &[u8]) -> Option<LayerFormat> {
+        if Tar::recognises(start) {
+            return None;
+        }
+        if start.starts_with(b"hsqs") {
+            return Some(LayerFormat::Squashfs);
+        }
+        let is_erofs = start.get(1024..) == Some(b"\xe2\xe1\xf5\xe0");
+        is_erofs.then_some(LayerFormat::Erofs)
+    }
+
+    fn of(layer: &dyn ReadAt) -> io::Result<Option<LayerFormat>> {
+        Ok(LayerFormat::of_start(&start_of(layer)?))
+    }
+}
+
+/// The first bytes of a layer.
+fn start_of(layer: &dyn ReadAt) -> io::Result<Vec<u8>> {
+    let mut start = vec![0; to_usize(layer.size()?.min(START_BYTES))];
+    layer.read_exact_at(&mut start, 0)?;
+    Ok(start)
+}
+
 impl ImageLayout {
-    /// The merged tree of the layers of an image. The digest and the length of each layer are
-    /// checked first; of a layer with a table of contents (zstd:chunked), that of the table, and
-    /// those of its content when that is read. Other layers that are compressed, but for those of
-    /// zstd with a seek table, are decompressed once, into one unnamed file in the directory
-    /// `spool_dir`. Layers that are known, and were checked before, are not read again.
+    /// The layers of an image; of those that are archives, the merged tree. The digest and the
+    /// length of each layer are checked first; of a layer with a table of contents (zstd:chunked),
+    /// that of the table, and those of its content when that is read. Other layers that are
+    /// compressed, but for those of zstd with a seek table, are decompressed once, into one unnamed
+    /// file in the directory `spool_dir`. Layers that are known, and were checked before, are not
+    /// read again.
     ///
     /// # Errors
-    /// A layer is missing, is not a tar archive, does not have its digest, or breaks the rules of
-    /// [`Tar::open_layers`]. The error names its blob.
-    pub fn open_tree(
+    /// A layer is missing, has another format, does not have its digest, is an archive on top of an
+    /// image, or breaks the rules of [`Tar::open_layers`]. The error names its blob.
+    pub fn open_layers(
         &self,
         image: &Image,
         known: Option<&KnownLayers>,
         spool_dir: &Path,
         limits: Limits,
         options: TarOptions,
-    ) -> Result<Tar> {
+    ) -> Result<LayerStack> {
         let of_layer = |layer: &Layer, error: Error| error.in_file("read", &layer.path);
         let own = KnownLayers::default();
         let shared = known.unwrap_or(&own);
@@ -95,7 +154,12 @@ impl ImageLayout {
             (_, Some(error)) => return Err(error),
             (spooled, None) => Arc::new(spooled?),
         };
-        for ((key, _, blob), unpacked) in added.into_iter().zip(all_unpacked) {
+        for ((key, layer, blob), unpacked) in added.into_iter().zip(all_unpacked) {
+            let seen = match (&unpacked, &blob) {
+                (Unpacked::Described(_), _) => Some(None),
+                (_, Blob::Plain(_, format)) => Some(*format),
+                _ => None,
+            };
             let file = Arc::clone(&file);
             let archive: Arc<dyn ReadAt> = match (unpacked, blob) {
                 (Unpacked::Spooled { at, len }, _) => Arc::new(SpooledLayer { file, at, len }),
@@ -107,12 +171,42 @@ impl ImageLayout {
             };
             let number = u16::try_from(layers.len());
             let number = number.map_err(|_| Error::Limit("layers of container images"))?;
-            layers.insert(key, (number, archive));
+            let format = seen.map_or_else(|| LayerFormat::of(&*archive), Ok);
+            let format = format.map_err(|error| of_layer(layer, error.into()))?;
+            if format.is_none() && is_image(&layer.media_type) {
+                let what = "layer does not have the file system that its media type says";
+                return Err(of_layer(layer, Error::corrupt(what, 0, archive.size()?)));
+            }
+            layers.insert(key, (number, archive, format));
         }
         let (mut numbers, mut archives): (Vec<u16>, Vec<Box<dyn ReadAt>>) = Default::default();
-        for (number, archive) in keys.iter().filter_map(|key| layers.get(key)) {
-            numbers.push(*number);
-            archives.push(Box::new(Arc::clone(archive)));
+        let mut images = Vec::new();
+        for (key, layer) in keys.iter().zip(&image.layers) {
+            let Some((number, bytes, format)) = layers.get(key) else {
+                continue;
+            };
+            match format {
+                Some(format) => images.push(LayerImage {
+                    format: *format,
+                    bytes: Arc::clone(bytes),
+                    path: layer.path.clone(),
+                }),
+                None if !images.is_empty() => {
+                    let what = "a tar archive on top of a layer that is a file system image";
+                    return Err(of_layer(layer, Error::Unsupported(what)));
+                }
+                None => {
+                    numbers.push(*number);
+                    archives.push(Box::new(Arc::clone(bytes)));
+                }
+            }
+        }
+        if images.len() > IMAGES_MAX {
+            return Err(Error::Limit("layers that are images of file systems"));
+        }
+        if archives.is_empty() && !images.is_empty() {
+            let archives = None;
+            return Ok(LayerStack { archives, images });
         }
         let tar = Tar::open_layers(archives, limits, options).map_err(|error| match &error {
             Error::Part { number, .. } => {
@@ -126,19 +220,16 @@ impl ImageLayout {
             }
             _ => error,
         })?;
-        Ok(match known {
+        let tar = match known {
             Some(known) => tar.in_store(known.store, numbers),
             None => tar,
-        })
+        };
+        let archives = Some(tar);
+        Ok(LayerStack { archives, images })
     }
 
     /// The stored bytes of a layer.
     pub(crate) fn blob(&self, layer: &Layer) -> Result<Blob> {
-        if !layer.is_tar() {
-            return Err(Error::Unsupported(
-                "a layer that is no tar archive; `restow info` shows its media type",
-            ));
-        }
         let found = self.tree.find(&layer.path)?;
         if found.kind != FileKind::Regular {
             return Err(Error::InvalidInput("not a regular file"));
@@ -150,13 +241,18 @@ impl ImageLayout {
             ino: found.ino,
             size,
         });
-        let mut start = Vec::new();
-        (SequentialReader::new(Arc::clone(&bytes)).take(START_BYTES)).read_to_end(&mut start)?;
-        if Tar::recognises(&start) {
-            return Ok(Blob::Plain(bytes));
+        let start = start_of(&*bytes)?;
+        let format = LayerFormat::of_start(&start);
+        if format.is_none() && !layer.is_tar() && !is_image(&layer.media_type) {
+            return Err(Error::Unsupported(
+                "a layer that is neither a tar archive nor a SquashFS or EROFS image; `restow info` shows its media type",
+            ));
+        }
+        if format.is_some() || Tar::recognises(&start) {
+            return Ok(Blob::Plain(bytes, format));
         }
         Ok(match Wrapper::of(&start) {
-            None => Blob::Plain(bytes),
+            None => Blob::Plain(bytes, None),
             Some(Wrapper::Zstd) if layer.digest.is_some() => {
                 if let Some(place) = layer.table {
                     return Ok(Blob::Chunked(bytes, place));
@@ -195,7 +291,8 @@ impl Layer {
 
 /// The bytes of a layer as they are stored.
 pub(crate) enum Blob {
-    Plain(Arc<TreeFile>),
+    /// Not compressed as a whole.
+    Plain(Arc<TreeFile>, Option<LayerFormat>),
     /// With a table of contents.
     Chunked(Arc<TreeFile>, TablePlace),
     /// Compressed so that it can be read in place.
@@ -218,7 +315,7 @@ impl Blob {
     /// The stored bytes, and how they are compressed as a whole.
     pub(crate) fn stored(self) -> (Arc<TreeFile>, Option<Wrapper>) {
         match self {
-            Blob::Plain(stored) => (stored, None),
+            Blob::Plain(stored, _) => (stored, None),
             Blob::Chunked(stored, _) | Blob::Seekable(stored, _) => (stored, Some(Wrapper::Zstd)),
             Blob::Packed(stored, wrapper) => (stored, Some(wrapper)),
         }
@@ -229,7 +326,7 @@ impl Blob {
     fn check(&self, layer: &Layer, out: &mut Summed<&mut dyn Write>) -> Result<Unpacked> {
         let (stored, wrapper) = match self {
             Blob::Packed(stored, wrapper) => (stored, *wrapper),
-            Blob::Plain(stored) => {
+            Blob::Plain(stored, _) => {
                 let sum = sum_of(stored)?;
                 layer.check(Some(sum.clone()), Some(sum))?;
                 return Ok(Unpacked::InPlace);

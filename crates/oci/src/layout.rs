@@ -90,6 +90,8 @@ pub struct Layer {
     pub(crate) path: Vec<u8>,
     /// Where its table of contents is.
     pub(crate) table: Option<TablePlace>,
+    /// The annotations of its descriptor.
+    pub(crate) annotations: Option<Json>,
 }
 
 impl ImageLayout {
@@ -212,7 +214,7 @@ impl ImageLayout {
     /// Reads the manifest and the configuration of an image. Their digests are checked.
     ///
     /// # Errors
-    /// One is missing or wrong; a layer is not a tar archive.
+    /// One is missing or wrong.
     pub fn image(&self, listed: &ListedImage) -> Result<Image> {
         match &listed.manifest {
             ManifestPlace::Blob(descriptor) => self.oci_image(descriptor),
@@ -239,14 +241,14 @@ impl ImageLayout {
         let layers = layers
             .into_iter()
             .zip(diff_ids)
-            .zip(manifest.list("layers"))
-            .map(|((layer, diff_id), item)| Layer {
+            .map(|(layer, diff_id)| Layer {
                 digest: Some(layer.digest),
                 diff_id,
                 stored_bytes: layer.size,
                 media_type: layer.media_type,
                 path: layer.digest.path().into_bytes(),
-                table: TablePlace::of_descriptor(item),
+                table: (layer.annotations.as_ref()).and_then(TablePlace::of_annotations),
+                annotations: layer.annotations,
             });
         Ok(Image {
             digest: Some(descriptor.digest),
@@ -270,6 +272,7 @@ impl ImageLayout {
                 media_type: String::new(),
                 path: path.to_vec(),
                 table: None,
+                annotations: None,
             });
         }
         Ok(Image {
@@ -293,7 +296,7 @@ impl ImageLayout {
 }
 
 impl Layer {
-    /// Whether the layer is of a type that is read: a tar archive.
+    /// Whether the layer is of the type of a tar archive.
     pub fn is_tar(&self) -> bool {
         self.media_type.is_empty() || is_tar(&self.media_type)
     }

@@ -19,7 +19,7 @@ mod platform;
 mod write;
 
 pub use descriptor::Digest;
-pub use layers::KnownLayers;
+pub use layers::{KnownLayers, LayerFormat, LayerImage, LayerStack};
 pub use layout::{Image, ImageLayout, Layer, LayoutKind, ListedImage};
 pub use platform::Platform;
 pub use write::{DigestWriter, LayoutWriter, NewImage, NewLayer, WrittenImage, is_image_name};

@@ -1,11 +1,11 @@
 //! Verification of images and archives.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use codec::Wrapper;
-use tree::tar::Tar;
 use tree::{
     CheckOptions, Corrupt, DataCheck, FileKind, FileSystem, Finding, Parallel, Progress, ReadAt,
     Seekable,
@@ -70,28 +70,33 @@ pub fn check_archive(
         let what = "archive has no end marker: it may have been cut off between two members";
         report(tree::Error::Corrupt(Corrupt { what, at, got: at }).into());
     }
-    let names = check_names(&tar, &mut |error| report(error.into()))?;
+    let names = check_names(&*tar, &mut |error| report(error.into()))?;
     summary.names = names;
     summary.bytes = tar.archive_bytes();
     Ok(summary)
 }
 
-/// Reads all directories and attributes of an archive; the number of names.
-pub(crate) fn check_names(tar: &Tar, report: &mut dyn FnMut(tree::Error)) -> Result<u64> {
+/// Reads all directories and attributes of an archive or a container image; the number of names.
+pub(crate) fn check_names(
+    tree: &dyn FileSystem,
+    report: &mut dyn FnMut(tree::Error),
+) -> Result<u64> {
     let mut names = 0;
-    let mut directories = vec![(tar.root(), Vec::new())];
+    let mut directories = vec![(tree.root(), Vec::new())];
+    // In a damaged image, directories can contain themselves.
+    let mut seen = HashSet::from([tree.root()]);
     while let Some((dir, path)) = directories.pop() {
-        for entry in tar.read_dir(dir)? {
+        for entry in tree.read_dir(dir)? {
             names += 1;
             let path = if path.is_empty() {
                 entry.name.to_vec()
             } else {
                 [&path[..], b"/", &entry.name].concat()
             };
-            if let Err(error) = tar.xattrs(entry.ino) {
+            if let Err(error) = tree.xattrs(entry.ino) {
                 report(error.in_file("read", &path));
             }
-            if entry.kind == FileKind::Directory {
+            if entry.kind == FileKind::Directory && seen.insert(entry.ino) {
                 directories.push((entry.ino, path));
             }
         }

@@ -266,7 +266,7 @@ const WRONG_CONTENT: Corrupt = Corrupt {
 
 /// A tar archive, and how its decompression went.
 pub(crate) struct OpenedTar {
-    pub(crate) tar: Tar,
+    pub(crate) tar: Arc<Tar>,
     /// Why it was not decompressed to its end.
     pub(crate) damage: Option<io::Error>,
     /// Why its seek table was not used.
@@ -297,11 +297,11 @@ impl OpenedTar {
             },
             error => error.into(),
         })?;
-        Ok(OpenedTar::whole(tar))
+        Ok(OpenedTar::whole(Arc::new(tar)))
     }
 
     /// An archive that was read to its end.
-    pub(crate) fn whole(tar: Tar) -> OpenedTar {
+    pub(crate) fn whole(tar: Arc<Tar>) -> OpenedTar {
         OpenedTar {
             tar,
             damage: None,

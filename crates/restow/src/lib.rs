@@ -33,7 +33,7 @@ use std::path::Path;
 
 pub use ::btrfs::{ChecksumType, CreateSummary as BtrfsSummary, NewSubvolume, Profile, Rule};
 pub use ::erofs::{ErofsSummary, Kernel};
-pub use ::oci::{Digest, Platform, WrittenImage};
+pub use ::oci::{Digest, LayerFormat, Platform, WrittenImage};
 pub use ::sendstream::Version;
 pub use ::squashfs::{CreateSummary as SquashfsSummary, Fragments, flags as squashfs_flags};
 pub use address::{Address, ImageDestination, is_same_file};

@@ -11,7 +11,7 @@ use erofs::Erofs;
 use oci::{ImageLayout, KnownLayers};
 use squashfs::Squashfs;
 use tree::edit::Selection;
-use tree::{ByPath, DirEntry, FileSystem, FollowedDir, HostDir, HostTimes, Joined};
+use tree::{ByPath, DirEntry, FileSystem, FollowedDir, HostDir, HostTimes, Ino, Joined};
 
 use crate::address::ImageName;
 use crate::container_image::{self, ContainerImage};
@@ -308,12 +308,12 @@ impl SourceTree {
                 let opened = input.open_tar(wrapper, options)?;
                 let may_be_image = address.image == ImageName::Recognised && directory.is_none();
                 match may_be_image
-                    .then(|| ImageLayout::kind_of(&opened.tar))
+                    .then(|| ImageLayout::kind_of(&*opened.tar))
                     .flatten()
                 {
                     // Remarks about the archive do not matter: digests show that all is there.
                     Some(kind) => {
-                        let layout = ImageLayout::open(Arc::new(opened.tar), kind)?;
+                        let layout = ImageLayout::open(opened.tar, kind)?;
                         SourceTree::of_layout(&layout, address, options, known)?
                     }
                     None => SourceTree::of_tar(opened, address),
@@ -333,7 +333,7 @@ impl SourceTree {
         SourceTree {
             notes,
             lost,
-            ..SourceTree::of(Arc::new(opened.tar), SourceFormat::Other, address)
+            ..SourceTree::of(opened.tar, SourceFormat::Other, address)
         }
     }
 
@@ -525,6 +525,17 @@ impl SourceTree {
             SourceFormat::Image(image) => Some(image),
             _ => None,
         }
+    }
+
+    /// Whether it is a container image alone, whose files come from layers.
+    pub fn has_layers(&self) -> bool {
+        (self.container_image()).is_some_and(|image| image.has_tree(&self.tree))
+    }
+
+    /// The layer of the image that a file comes from, from 0; `None` for a directory that no layer
+    /// has. The source [has layers](SourceTree::has_layers).
+    pub fn layer_of(&self, ino: Ino) -> Option<usize> {
+        self.container_image()?.layer_of(ino)
     }
 
     /// Whether it is a send stream.

@@ -33,8 +33,8 @@ pub use fs::{
     Aspects, BlockEncoding, ByPath, Checksum, Device, DirEntry, Encoding, EntryId, Extent,
     ExtentId, ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem,
     FollowedDir, Graft, HostContent, HostDir, HostFile, HostStep, HostTimes, Ino, Inventory,
-    Joined, Metadata, NO_OWNER, Overlay, Steps, Storage, StoreId, Time, WalkStep, Xattr,
-    all_or_nothing, diff, edit, entry_named, extract, is_valid_name, manifest, rescue, tar,
+    Joined, Metadata, NO_OWNER, Overlay, OverlayLayer, Steps, Storage, StoreId, Time, WalkStep,
+    Xattr, all_or_nothing, diff, edit, entry_named, extract, is_valid_name, manifest, rescue, tar,
     walk_host_dir, with_metadata,
 };
 pub use host_ids::HostIds;

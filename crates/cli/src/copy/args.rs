@@ -11,7 +11,7 @@ use clap::builder::{PathBufValueParser, PossibleValue, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
 use codec::{Packer, Wrapper};
-use restow::{Address, CopyOptions, Format, Version, subvolume_name};
+use restow::{Address, CopyOptions, Format, LayerFormat, Version, subvolume_name};
 use tree::OutputPath;
 use tree::json::Json;
 
@@ -188,6 +188,14 @@ pub(crate) struct Copy {
     #[arg(long, value_name = "FILE", help_heading = "Container images")]
     config: Option<PathBuf>,
 
+    /// Make the layer a FORMAT [default: tar]
+    ///
+    /// An image of a file system is mounted without being unpacked, by programs that know such
+    /// layers: stacker and atomfs, and containerd with its erofs snapshotter. The options for
+    /// SquashFS or EROFS images apply, and --base may have such layers, too.
+    #[arg(long, value_name = "FORMAT", help_heading = "Container images")]
+    layer: Option<LayerKind>,
+
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 }
@@ -199,6 +207,17 @@ enum TimePrecision {
     S,
     /// Nanoseconds
     Ns,
+}
+
+/// The argument of `--layer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LayerKind {
+    /// A tar archive, which all programs read
+    Tar,
+    /// A SquashFS image
+    Squashfs,
+    /// An EROFS image
+    Erofs,
 }
 
 /// `-` for all names of standard output, such as `/dev/stdout`.
@@ -339,17 +358,37 @@ impl Copy {
         Ok(options)
     }
 
+    /// The format of a layer that is an image of a file system.
+    pub(crate) fn layer(&self) -> Option<LayerFormat> {
+        match self.layer {
+            None | Some(LayerKind::Tar) => None,
+            Some(LayerKind::Squashfs) => Some(LayerFormat::Squashfs),
+            Some(LayerKind::Erofs) => Some(LayerFormat::Erofs),
+        }
+    }
+
     fn set_image(&self, options: &mut CopyOptions) -> Result<()> {
         options.epoch = epoch()?;
-        let compress = self.image.compress.as_deref();
+        options.image.layer = self.layer();
+        match options.image.layer {
+            Some(LayerFormat::Squashfs) => self.squashfs.set(&self.image, options)?,
+            Some(LayerFormat::Erofs) => {
+                let shared = (&self.squashfs, &self.btrfs);
+                self.erofs.set(&self.image, shared, options)?;
+            }
+            None => {
+                let compress = self.image.compress.as_deref();
+                let wrapper = match compress.map(|words| words.split(':').next()) {
+                    None | Some(Some("zstd")) => Some(Wrapper::Zstd),
+                    Some(Some("gzip")) => Some(Wrapper::Gzip),
+                    Some(Some("none")) => None,
+                    _ => bail!("--compress: layers of container images take zstd, gzip or none"),
+                };
+                options.level = level(wrapper, compress)?;
+                options.image.wrapper = wrapper;
+            }
+        }
         let image = &mut options.image;
-        image.wrapper = match compress.map(|words| words.split(':').next()) {
-            None | Some(Some("zstd")) => Some(Wrapper::Zstd),
-            Some(Some("gzip")) => Some(Wrapper::Gzip),
-            Some(Some("none")) => None,
-            _ => bail!("--compress: layers of container images take zstd, gzip or none"),
-        };
-        options.level = level(image.wrapper, compress)?;
         image.platform.clone_from(&self.source.platform);
         let bases: Vec<&PathBuf> = self.source.base.iter().filter(|it| is_image(it)).collect();
         image.base = match bases[..] {
@@ -444,6 +483,9 @@ const OF_EROFS: [&str; 5] = ["uuid", "label", "block_size", "mkfs_time", "align"
 /// Options of images that do not apply to EROFS images.
 const NOT_OF_EROFS: [&str; 1] = ["trust_mtime"];
 
+/// Options of images that do not apply to images in layers.
+const NOT_OF_LAYERS: [&str; 3] = ["offset", "verity", "verity_salt"];
+
 /// Options for directories that do not apply to a single file.
 const OF_DIRECTORIES: [&str; 10] = [
     "file_contexts",
@@ -458,31 +500,36 @@ const OF_DIRECTORIES: [&str; 10] = [
     "root_becomes",
 ];
 
-/// Refuses options on the command line that do not apply to the format of the destination.
+/// Refuses options on the command line that do not apply to the format of the destination, or to
+/// that of its layer.
 ///
 /// # Errors
 /// There is such an option; the error names it.
-pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, format: Format) -> Result<()> {
+pub(crate) fn refuse_what_does_not_apply(
+    typed: &ArgMatches,
+    format: Format,
+    layer: Option<LayerFormat>,
+) -> Result<()> {
+    let layer = layer.map(|layer| match layer {
+        LayerFormat::Squashfs => Format::Squashfs,
+        LayerFormat::Erofs => Format::Erofs,
+    });
     for option in Copy::augment_args(clap::Command::new("copy")).get_arguments() {
         let id = option.get_id().as_str();
         if typed.value_source(id) != Some(ValueSource::CommandLine) {
             continue;
         }
-        let known = HEADINGS
-            .iter()
-            .find(|(heading, _)| Some(*heading) == option.get_help_heading());
         if format == Format::File && OF_DIRECTORIES.contains(&id) {
             bail!(
                 "--{} does not apply to a file",
                 option.get_long().unwrap_or(id)
             );
         }
-        let is_shared = format == Format::Stream && OF_STREAMS.contains(&id)
-            || format == Format::Erofs && OF_EROFS.contains(&id)
-            || (format.wrapper().is_some() || format.is_container_image()) && id == "compress";
-        let is_other = known.is_some_and(|(_, formats)| !formats.contains(&format))
-            || format == Format::Erofs && NOT_OF_EROFS.contains(&id);
-        if !is_shared && is_other {
+        let heading = option.get_help_heading();
+        let is_of_layer = !NOT_OF_LAYERS.contains(&id);
+        let layer = layer.filter(|_| is_of_layer && format.is_container_image());
+        let applies_to = |format| applies(id, heading, format);
+        if !applies_to(format) && !layer.is_some_and(applies_to) {
             let (name, noun) = (option.get_long().unwrap_or(id), format.noun());
             let advice = if format == Format::Tar && id == "compress" {
                 "; name it `.tar.zst`, `.tar.gz` or `.tar.xz`"
@@ -493,6 +540,17 @@ pub(crate) fn refuse_what_does_not_apply(typed: &ArgMatches, format: Format) -> 
         }
     }
     Ok(())
+}
+
+/// Whether an option below a heading applies to a format.
+fn applies(id: &str, heading: Option<&str>, format: Format) -> bool {
+    let is_shared = format == Format::Stream && OF_STREAMS.contains(&id)
+        || format == Format::Erofs && OF_EROFS.contains(&id)
+        || (format.wrapper().is_some() || format.is_container_image()) && id == "compress";
+    let known = HEADINGS.iter().find(|(known, _)| Some(*known) == heading);
+    let is_other = known.is_some_and(|(_, formats)| !formats.contains(&format))
+        || format == Format::Erofs && NOT_OF_EROFS.contains(&id);
+    is_shared || !is_other
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
     if args.json && args.dst == Path::new("-") {
         bail!("--json: standard output is DST");
     }
-    refuse_what_does_not_apply(typed, format)?;
+    refuse_what_does_not_apply(typed, format, args.layer())?;
     let options = args.options(format)?;
     let address = Address::of(&args.src)?;
     if address.is_standard_input() && args.edits.takes_standard_input() {

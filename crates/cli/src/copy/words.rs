@@ -67,9 +67,15 @@ impl CopyWords {
                 }
                 Unpreserved::Whiteout(path) => {
                     let name = source.path_name(path);
-                    let words = format!(
-                        "{name}: not copied: names with .wh. hide files in container images"
-                    );
+                    let last = path.rsplit(|&byte| byte == b'/').next();
+                    let is_named = last.is_some_and(|last| last.starts_with(b".wh."));
+                    let marks = if is_named {
+                        "names with .wh."
+                    } else {
+                        "devices 0, 0"
+                    };
+                    let words =
+                        format!("{name}: not copied: {marks} hide files in container images");
                     losses.push((path.clone(), words));
                 }
                 Unpreserved::Host(unrestored) => {

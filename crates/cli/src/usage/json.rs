@@ -20,7 +20,7 @@ pub(super) fn of_measured(measured: &Measured, args: &Usage) -> Object {
         types,
         overhead,
         subvolumes,
-        image,
+        layers,
     } = measured;
     let mut object = Object::of_schema("usage", VERSION).text("source", name);
     object = with_totals(object, totals);
@@ -67,8 +67,8 @@ pub(super) fn of_measured(measured: &Measured, args: &Usage) -> Object {
             object = object.number("freed_bytes", usage.freed);
         }
     }
-    if let Some(image) = image {
-        let layers = image.image.layers.iter().zip(&image.usage);
+    if let Some((image, usage)) = layers {
+        let layers = image.image.layers.iter().zip(usage);
         let layers = layers.map(|(layer, usage)| {
             Object::new()
                 .text("digest", &text::of_layer(layer))

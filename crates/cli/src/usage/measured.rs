@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use restow::{ContainerImage, Overhead, SubvolumeUsage};
+use tree::tar::LayerUsage;
 use tree::usage::{Amount, Totals, Types, UsageTree};
 
 /// A measurement.
@@ -16,6 +17,6 @@ pub(super) struct Measured {
     pub(super) types: Types,
     pub(super) overhead: Option<Overhead>,
     pub(super) subvolumes: Option<SubvolumeUsage>,
-    /// The layers, if all of a container image was measured.
-    pub(super) image: Option<Arc<ContainerImage>>,
+    /// The layers, and what each holds, if all of a container image was measured.
+    pub(super) layers: Option<(Arc<ContainerImage>, Vec<LayerUsage>)>,
 }

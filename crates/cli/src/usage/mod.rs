@@ -10,6 +10,7 @@ mod table;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use restow::{Address, overhead};
@@ -67,6 +68,11 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
     let overhead = overhead.with_context(|| format!("read {}", source.name()))?;
     let lists_subvolumes = args.subvolumes || !args.if_deleted.is_empty();
     let subvolumes = lists_subvolumes.then(|| source.subvolume_usage(&address, &args.if_deleted));
+    let image = source
+        .container_image()
+        .filter(|_| source.has_layers() && path.is_empty());
+    let layers = image.map(|image| Ok((Arc::clone(image), image.usage()?)));
+    let layers: tree::Result<Option<_>> = layers.transpose();
     let measured = Measured {
         name: source.path_name(path),
         totals,
@@ -75,7 +81,7 @@ pub(crate) fn run(args: &Usage) -> Result<()> {
         types,
         overhead: overhead.filter(|_| path.is_empty()),
         subvolumes: subvolumes.transpose()?,
-        image: (source.container_image().filter(|_| path.is_empty())).cloned(),
+        layers: layers.with_context(|| format!("read {}", source.name()))?,
     };
     if let Some(file) = &args.svg {
         write(file, &picture::drawing(&measured).document())?;

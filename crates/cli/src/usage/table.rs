@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 use restow::{ContainerImage, SubvolumeUsage};
+use tree::tar::LayerUsage;
 use tree::usage::{Amount, NodeKind, Totals};
 
 use super::args::Usage;
@@ -91,20 +92,25 @@ pub(super) fn all(measured: &Measured, args: &Usage) -> String {
     if let Some(subvolumes) = &measured.subvolumes {
         of_subvolumes(subvolumes, args, &size, &mut out);
     }
-    if let Some(image) = &measured.image {
-        of_layers(image, &size, &mut out);
+    if let Some((image, usage)) = &measured.layers {
+        of_layers(image, usage, &size, &mut out);
     }
     out
 }
 
 /// The layers, in their order: hidden files are still a part of the image.
-fn of_layers(image: &ContainerImage, size: &dyn Fn(u64) -> String, out: &mut String) {
+fn of_layers(
+    image: &ContainerImage,
+    usage: &[LayerUsage],
+    size: &dyn Fn(u64) -> String,
+    out: &mut String,
+) {
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
         "\nStored       Content      Hidden       Files    Layer"
     );
-    for (layer, usage) in image.image.layers.iter().zip(&image.usage) {
+    for (layer, usage) in image.image.layers.iter().zip(usage) {
         let [stored, content, hidden] =
             [layer.stored_bytes, usage.bytes, usage.hidden_bytes].map(size);
         let (files, name) = (usage.files, text::of_layer(layer));

@@ -27,6 +27,7 @@ mod mount; // mounts of every container, compared with the tree and with mounts 
 mod mount_points; // directories with mount points
 mod mounted; // directories on a mounted btrfs, as containers of compressed extents
 mod oci; // container images
+mod oci_images; // layers of container images that are images of file systems
 mod oci_write; // container images, written
 mod overlayfs; // layers of overlayfs, beside mounts of Linux
 mod overwrite; // files, links, devices and streams that are written over

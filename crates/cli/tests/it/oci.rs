@@ -113,6 +113,14 @@ fn they_are_described() {
         ["files", "content_bytes", "hidden_files", "hidden_bytes"].map(|key| layer[key].number())
     });
     assert_eq!(numbers.collect::<Vec<_>>(), [[3, 13, 2, 9], [2, 6, 0, 0]]);
+    let (words, _) = ok(&dir, "ls -R --layers oci:app");
+    let expected = "  1 etc\n  2 etc/name\n  1 usr\n  2 usr/app\n  2 usr/link\n  1 usr/tool\n";
+    assert_eq!(words, expected);
+    let (code, _, words) = run_in(dir.path(), ["ls", "--layers", "save.tar:/"]);
+    assert!(
+        code == 2 && words.contains("--layers does not apply"),
+        "{words}"
+    );
     let (words, _) = ok(&dir, "usage --bytes oci:app");
     assert!(
         words.contains("\nStored       Content      Hidden       Files    Layer\n"),
@@ -139,6 +147,19 @@ fn one_of_several_images_is_named() {
             image(image(layout, "a", architecture), "b", architecture)
         });
     layout.write_to(&dir.join("l"));
+    fs::create_dir(dir.join("other")).unwrap();
+    fs::write(dir.join("x.tar"), layer(["x=1"])).unwrap();
+    fs::write(dir.join("oci.tar"), layout.archive()).unwrap();
+    let save = ImageLayout::docker("app:1", [(layer(["x=1"]), layer(["x=1"]))]);
+    fs::write(dir.join("save.tar"), save.archive()).unwrap();
+    let chart = gzip(&layer(["chart=1"]));
+    let chart = (
+        "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+        chart.clone(),
+        chart,
+    );
+    let chart = ImageLayout::default().with("chart", "amd64", [chart]);
+    chart.write_to(&dir.join("chart"));
     let cat = |platform, place| ok(&dir, &format!("cat --platform {platform} {place} is")).0;
     assert_eq!(cat("linux/arm64", "oci:l:b"), "b-arm64");
     assert_eq!(cat("linux/amd64", "oci:l:a"), "a-amd64");
@@ -167,6 +188,31 @@ fn one_of_several_images_is_named() {
             "open oci:none:a: no such file or directory",
         ),
         (
+            "ls oci:l:",
+            "no image with an empty name; the images are a, b",
+        ),
+        ("ls oci:none", "open oci:none: no such file or directory"),
+        (
+            "ls oci:other",
+            "no layout of container images: it has no oci-layout",
+        ),
+        (
+            "ls oci-archive:save.tar",
+            "an archive of `docker save`, which docker-archive: reads",
+        ),
+        (
+            "ls docker-archive:oci.tar",
+            "a layout of container images, which oci-archive: reads",
+        ),
+        (
+            "ls docker-archive:x.tar",
+            "no archive of `docker save`: it has no manifest.json",
+        ),
+        (
+            "ls oci:chart",
+            "a layer that is neither a tar archive nor a SquashFS or EROFS image",
+        ),
+        (
             "stream info oci:l",
             "a container image, which is read as a tree of files only",
         ),
@@ -177,6 +223,27 @@ fn one_of_several_images_is_named() {
     }
     let info = object_of(&ok(&dir, "info --json oci:l").0);
     assert_eq!(info["images"].list().len(), 4);
+    for (line, images) in [
+        ("check --json oci:l", 4),
+        ("check --json --platform linux/arm64 oci:l", 2),
+        ("check --json --platform linux/arm64 oci:l:a", 1),
+    ] {
+        let summary = objects_of(&ok(&dir, line).0).remove(1);
+        assert_eq!(summary["images"].number(), images, "{line}");
+    }
+    for (line, part) in [
+        (
+            "check --platform linux/s390x oci:l",
+            "the layout has no such image",
+        ),
+        (
+            "check --platform linux/s390x l",
+            "--platform does not apply",
+        ),
+    ] {
+        let words = refused(line);
+        assert!(words.contains(part), "{line}: {words}");
+    }
 }
 
 #[test]
@@ -201,10 +268,27 @@ fn nothing_is_written_from_a_damaged_image() {
     assert_eq!(names(dir.path()), ["app"]);
 }
 
-/// The layouts of all rules, and one of 300 layers.
+/// A layer whose members belong to the user with this number, and its group to the next one.
+fn owned(mut archive: Vec<u8>, owner: u32) -> Vec<u8> {
+    let headers = archive.chunks_exact_mut(512);
+    for header in headers.filter(|header| &header[257..262] == b"ustar") {
+        header[108..115].copy_from_slice(format!("{owner:07o}").as_bytes());
+        header[116..123].copy_from_slice(format!("{:07o}", owner + 1).as_bytes());
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+        header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    }
+    archive
+}
+
+/// The layouts of all rules, with an owner for each layer, and one of 300 layers.
 fn layouts_of_rules(dir: &Path) -> Vec<&'static str> {
     for rule in LAYER_RULES {
-        packed(rule.layers.iter().map(|members| layer(*members))).write_to(&dir.join(rule.name));
+        let layers = rule.layers.iter().map(|members| layer(*members));
+        let layers = layers
+            .zip(1..)
+            .map(|(layer, number)| owned(layer, 70_000 * number));
+        packed(layers).write_to(&dir.join(rule.name));
     }
     let layers = (0..300).map(|number| {
         let before = number - 1;

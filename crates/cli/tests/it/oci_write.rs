@@ -17,7 +17,7 @@ use super::oci::in_dir;
 use super::{names, ok, restow, run_in, shown};
 
 /// A directory with a tree, `a`.
-fn tree_a() -> TempDir {
+pub(super) fn tree_a() -> TempDir {
     let dir = TempDir::new();
     for folder in [
         "a/etc",
@@ -52,7 +52,7 @@ fn tree_a() -> TempDir {
 }
 
 /// Adds `b`, the same tree with every kind of change.
-fn change_to_b(dir: &TempDir) {
+pub(super) fn change_to_b(dir: &TempDir) {
     ok(dir, "copy -q --no-owners a b");
     let at = |path: &str| dir.join("b").join(path);
     fs::write(at("etc/name"), "b, longer").unwrap();
@@ -72,7 +72,7 @@ fn change_to_b(dir: &TempDir) {
 }
 
 /// The blobs of the layers of an image.
-fn layers(dir: &TempDir, image: &str) -> Vec<PathBuf> {
+pub(super) fn layers(dir: &TempDir, image: &str) -> Vec<PathBuf> {
     let info = object_of(&ok(dir, &format!("info --json oci:{image}")).0);
     let layout = image.split(':').next().unwrap();
     let digests = info["layers"].list().iter().map(|it| it["digest"].text());
@@ -84,7 +84,7 @@ fn layers(dir: &TempDir, image: &str) -> Vec<PathBuf> {
     digests.map(path).collect()
 }
 
-fn digest(dir: &TempDir, line: &str) -> String {
+pub(super) fn digest(dir: &TempDir, line: &str) -> String {
     object_of(&ok(dir, line).0)["image"]["digest"]
         .text()
         .to_owned()
@@ -146,7 +146,7 @@ fn no_time_of_a_file_is_later_than_the_epoch() {
     assert_eq!(config["created"].text(), "2001-09-09T01:46:40Z");
 }
 
-fn info(dir: &TempDir, image: &str) -> Json {
+pub(super) fn info(dir: &TempDir, image: &str) -> Json {
     object_of(&ok(dir, &format!("info --json {image}")).0)
 }
 

@@ -122,8 +122,31 @@ impl LayoutWriter {
             media_type: layer.media_type.to_owned(),
             digest,
             size,
+            annotations: None,
         };
         self.layers.push((descriptor, layer.diff_id));
+        Ok(done)
+    }
+
+    /// Adds a layer that is an image of a file system, which `fill` writes. In an archive, it is
+    /// copied from an unnamed file in the directory `spool_dir`.
+    ///
+    /// # Errors
+    /// Those of `fill`; the layout or the unnamed file cannot be written.
+    pub fn add_image<T>(
+        &mut self,
+        media_type: &str,
+        spool_dir: &Path,
+        fill: impl FnOnce(&mut Output) -> Result<T>,
+    ) -> Result<T> {
+        let (done, digest, size) = self.place.image(spool_dir, fill)?;
+        let descriptor = Descriptor {
+            media_type: media_type.to_owned(),
+            digest,
+            size,
+            annotations: None,
+        };
+        self.layers.push((descriptor, digest));
         Ok(done)
     }
 
@@ -147,6 +170,7 @@ impl LayoutWriter {
             media_type: of_oci(&layer.media_type),
             digest,
             size: layer.stored_bytes,
+            annotations: layer.annotations.clone(),
         };
         self.layers.push((descriptor, diff_id));
         Ok(())
@@ -241,6 +265,7 @@ impl LayoutWriter {
             media_type: media_type.to_owned(),
             digest,
             size,
+            annotations: None,
         })
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tree::json::Json;
 use tree::tar::file_header;
 use tree::temporary::Temporary;
-use tree::{Error, HostDir, Output, Result};
+use tree::{Error, HostDir, Output, Result, SequentialReader};
 
 use super::digest_writer::DigestWriter;
 use crate::Digest;
@@ -137,6 +137,27 @@ impl LayoutPlace {
         }
     }
 
+    /// Writes a blob that is not written from its beginning to its end.
+    pub(super) fn image<T>(
+        &mut self,
+        spool_dir: &Path,
+        fill: impl FnOnce(&mut Output) -> Result<T>,
+    ) -> Result<(T, Digest, u64)> {
+        let archive = match self {
+            LayoutPlace::Dir(layout) => return layout.image(fill),
+            LayoutPlace::Archive(archive) => archive,
+        };
+        // It gets no name.
+        let created = Output::replace(&spool_dir.join("layer"));
+        let named = |error: Error| error.in_file("write in", spool_dir.as_os_str().as_bytes());
+        let mut output = created.map_err(named)?;
+        let done = fill(&mut output)?;
+        let stored = output.reader()?;
+        let copy = |out: &mut dyn Write| Ok(io::copy(&mut SequentialReader::new(stored), out)?);
+        let (_, digest, size) = archive.blob(None, copy)?;
+        Ok((done, digest, size))
+    }
+
     /// Writes the other files, and makes all appear.
     pub(super) fn finish(self, index: &str) -> Result<()> {
         match self {
@@ -211,12 +232,28 @@ impl LayoutDir {
         let done = fill(&mut out)?;
         let (digest, size) = out.finish();
         check(known, (digest, size))?;
-        let name = digest.digits();
-        if !is_there(&blobs.join(&name), (digest, size)) {
-            output.rename(name.as_bytes())?;
-            output.commit()?;
-        }
+        self.keep(output, (digest, size))?;
         Ok((done, digest, size))
+    }
+
+    fn image<T>(&self, fill: impl FnOnce(&mut Output) -> Result<T>) -> Result<(T, Digest, u64)> {
+        let mut output = Output::replace(&self.blobs().join("blob"))?;
+        let done = fill(&mut output)?;
+        let mut sum = DigestWriter::new(io::sink());
+        io::copy(&mut SequentialReader::new(output.reader()?), &mut sum)?;
+        let (digest, size) = sum.finish();
+        self.keep(output, (digest, size))?;
+        Ok((done, digest, size))
+    }
+
+    /// Gives a blob its name, unless it is there.
+    fn keep(&self, mut output: Output, known: (Digest, u64)) -> Result<()> {
+        let name = known.0.digits();
+        if is_there(&self.blobs().join(&name), known) {
+            return Ok(());
+        }
+        output.rename(name.as_bytes())?;
+        output.commit()
     }
 
     fn finish(mut self, index: &str) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Layouts that are damaged or mean harm: an error or a tree, never a panic or a hang.
 
 use codec::Wrapper;
-use testkit::{ImageLayout, LAYER_RULES, Rng, TAR_LAYER, cases, layer};
+use testkit::{ImageLayout, LAYER_RULES, Rng, TAR_LAYER, cases, layer, run, tool};
 use tree::sha256;
 
 use crate::chunked::{Chunked, MEMBERS};
@@ -68,8 +68,31 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
+/// Says that a process has its limit.
+const LIMITED: &str = "RESTOW_TEST_LIMITED";
+
+/// Runs a test in a process of its own with as many bytes of address space, unless this is that
+/// process.
+fn is_limited(test: &str, bytes: u64) -> bool {
+    if std::env::var_os(LIMITED).is_some() {
+        return true;
+    }
+    if let Some(prlimit) = tool("prlimit") {
+        let mut command = prlimit.command();
+        let command = command.arg(format!("--as={bytes}"));
+        let command = command.arg(std::env::current_exe().unwrap());
+        run(command
+            .args(["--exact", test, "--test-threads=1"])
+            .env(LIMITED, "1"));
+    }
+    false
+}
+
 #[test]
 fn damaged_layouts_are_read_or_refused() {
+    if !is_limited("hostile::damaged_layouts_are_read_or_refused", 40 << 20) {
+        return;
+    }
     let cases = cases(400);
     let mut rng = Rng::new(36);
     let mut read = 0;
@@ -140,6 +163,9 @@ fn damage_headers(archive: &mut [u8], rng: &mut Rng) {
 
 #[test]
 fn damaged_tables_are_read_or_refused() {
+    if !is_limited("hostile::damaged_tables_are_read_or_refused", 256 << 20) {
+        return;
+    }
     let chunked = Chunked::of(&MEMBERS, 10);
     let table = chunked.table();
     let mut rng = Rng::new(36);

@@ -24,13 +24,9 @@ fn open(layout: &ImageLayout) -> Result<oci::ImageLayout> {
 fn tree_of(layout: &ImageLayout) -> Result<Tar> {
     let layout = open(layout)?;
     let image = layout.image(&layout.images()[0])?;
-    layout.open_tree(
-        &image,
-        None,
-        Path::new("/tmp"),
-        limits(),
-        TarOptions::default(),
-    )
+    let options = TarOptions::default();
+    let layers = layout.open_layers(&image, None, Path::new("/tmp"), limits(), options)?;
+    Ok(layers.archives.expect("all layers are archives"))
 }
 
 fn limits() -> Limits {

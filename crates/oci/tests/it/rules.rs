@@ -20,8 +20,28 @@ fn layers_are_merged_by_the_rules() {
             panic!("{}: {error}", rule.name);
         });
         assert_eq!(notation(&tree), rule.tree, "{}", rule.name);
+        let usage = tree.layer_usage().unwrap();
+        let all: Vec<u64> = rule.layers.iter().map(|it| content_bytes(it)).collect();
+        let found: Vec<u64> = usage.iter().map(|it| it.bytes).collect();
+        assert_eq!(found, all, "{}", rule.name);
+        let hidden: u64 = usage.iter().map(|it| it.hidden_bytes).sum();
+        let shown = content_bytes(rule.tree);
+        assert_eq!(hidden, all.iter().sum::<u64>() - shown, "{}", rule.name);
         testkit::use_all(&tree, &limits()).unwrap();
     }
+}
+
+/// The bytes of files in the notation, of which each name has its part.
+fn content_bytes(lines: &[&str]) -> u64 {
+    let parts = lines.iter().filter_map(|line| {
+        let (path, rest) = line.split_once('=')?;
+        let name = path.rsplit('/').next()?;
+        let rest = rest.split('@').next()?;
+        let (content, names) = rest.rsplit_once('*').unwrap_or((rest, "1"));
+        let is_file = !name.starts_with(".wh.");
+        is_file.then(|| 60 * content.len() as u64 / names.parse::<u64>().unwrap())
+    });
+    parts.sum::<u64>() / 60
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Copies to EROFS images.
 
+use erofs::{ErofsSummary, Options};
 use tree::Progress;
 
 use super::job::CopyJob;
@@ -16,26 +17,41 @@ pub(super) fn write(
     progress: &dyn Progress,
     warn: &mut dyn FnMut(Error),
 ) -> Result<CopySummary> {
-    let (inventory, all) = (&job.inventory, job.options);
+    let options = options(job, warn)?;
+    let tree = job.tree_output()?;
+    let mut output = job.output()?;
+    let parallel = job.options.parallel;
+    let made = erofs::create(&job.inventory, &options, parallel, progress, &mut output);
+    let bytes = |made: &ErofsSummary| made.image.image_bytes;
+    let (made, verity) = job.finish_image(made, (output, tree), bytes)?;
+    let mut result = summary(job, made);
+    result.verity = verity;
+    Ok(result)
+}
+
+/// The options for the image.
+///
+/// # Errors
+/// The image to reuse cannot be one.
+pub(super) fn options(job: &CopyJob<'_>, warn: &mut dyn FnMut(Error)) -> Result<Options> {
+    let all = job.options;
     let made = all.mkfs_time.map_or_else(|| job.newest_mtime(), i64::from);
-    let options = (all.erofs.clone())
+    Ok((all.erofs.clone())
         .duplicates(all.duplicates)
         .keep_extents(!all.recompress)
         .old(reuse::erofs(job, warn)?)
         .made(made)
         .epoch(all.epoch)
         .skip_unreadable(all.skips())
-        .verify(all.verify);
-    let tree = job.tree_output()?;
-    let mut output = job.output()?;
-    let made = erofs::create(inventory, &options, all.parallel, progress, &mut output);
-    let bytes = |made: &erofs::ErofsSummary| made.image.image_bytes;
-    let (mut summary, verity) = job.finish_image(made, (output, tree), bytes)?;
+        .verify(all.verify))
+}
+
+/// The result of an image.
+pub(super) fn summary(job: &CopyJob<'_>, mut summary: ErofsSummary) -> CopySummary {
     let unreadable = std::mem::take(&mut summary.image.unreadable);
     let unstored = std::mem::take(&mut summary.image.lost_xattrs);
-    let mut result = CopySummary::of_image(&summary.image, all.reuse.is_some());
-    result.verity = verity;
-    result.files = inventory.entry_count().into();
+    let mut result = CopySummary::of_image(&summary.image, job.options.reuse.is_some());
+    result.files = job.inventory.entry_count().into();
     result.losses = job.losses(unreadable);
     let xattrs = lost_xattrs(unstored, "EROFS cannot hold it");
     result.unpreserved.extend(xattrs);
@@ -43,5 +59,5 @@ pub(super) fn write(
     let recoded = recoded.map(|(why, &count)| CopyNote::Recoded(count, why));
     result.notes.extend(recoded);
     result.erofs = Some(summary);
-    Ok(result)
+    result
 }

@@ -5,14 +5,14 @@ use std::io::{self, Write};
 use codec::Wrapper;
 use oci::{DigestWriter, ImageLayout, LayoutWriter, NewImage, NewLayer, Platform};
 use tree::tar::{is_whiteout, write_layer};
-use tree::{EntryId, Progress};
+use tree::{Device, EntryId, FileKind, Inventory, OverlayLayer, Progress};
 
 use super::format::Format;
 use super::job::CopyJob;
 use super::layer::LayerPart;
 use super::packed::Packing;
 use super::summary::{CopySummary, Unpreserved};
-use super::tar;
+use super::{erofs, squashfs, tar};
 use crate::compare::of_pair;
 use crate::container_image::{self, OpenedImage};
 use crate::error::{During, refuse};
@@ -22,7 +22,11 @@ use crate::{Address, Error, ImageDestination, OpenOptions, Result, text};
 ///
 /// # Errors
 /// The source or the base cannot be read, or the destination cannot be written.
-pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySummary> {
+pub(super) fn write(
+    job: &CopyJob<'_>,
+    progress: &dyn Progress,
+    warn: &mut dyn FnMut(Error),
+) -> Result<CopySummary> {
     let (all, options) = (job.options, &job.options.image);
     let media_type = match options.wrapper {
         None => "application/vnd.oci.image.layer.v1.tar",
@@ -31,8 +35,15 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
         Some(_) => refuse!("layers are compressed with zstd or gzip, or not"),
     };
     let base = open_base(job)?;
-    // Names that would hide others are left out.
-    let hides = |entry: EntryId| is_whiteout(&job.inventory.name(entry));
+    // Names and devices that would hide others are left out.
+    let hides = |entry: EntryId| match options.layer {
+        None => is_whiteout(&job.inventory.name(entry)),
+        Some(_) => {
+            let file = job.inventory.file(entry);
+            job.inventory.kind(file) == FileKind::CharDevice
+                && job.inventory.metadata(file).rdev == Device::default()
+        }
+    };
     let whiteouts: Vec<EntryId> = job.inventory.names().filter(|&it| hides(it)).collect();
     let rest = (!whiteouts.is_empty()).then(|| job.inventory.without(hides));
     let inventory = rest.as_ref().unwrap_or(&job.inventory);
@@ -54,6 +65,14 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
     };
     let (files, bytes) = (inventory.file_count(), inventory.content_bytes());
     progress.expect(Some(files.into()), Some(bytes));
+    let marked = OverlayLayer::of(inventory.tree());
+    let image = match all.content_format(job.format) {
+        format @ (Format::Squashfs | Format::Erofs) => {
+            let inventory = marked.inventory(inventory, removed)?;
+            Some(LayerPlan::of(job.with_part(format, inventory), warn)?)
+        }
+        _ => None,
+    };
     let mut writer = begin(job)?;
     let copy = |writer: &mut LayoutWriter| -> tree::Result<()> {
         let Some((layout, base)) = &base else {
@@ -63,6 +82,41 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
         layers.try_for_each(|layer| writer.copy_layer(layout, layer))
     };
     copy(&mut writer).during(|| job.on_dst("write"))?;
+    let mut result = match image {
+        Some(image) => image.write(&mut writer, progress)?,
+        None => write_archive(job, (inventory, removed), media_type, &mut writer, progress)?,
+    };
+    let platform = options
+        .platform
+        .clone()
+        .unwrap_or_else(Platform::of_machine);
+    let of_source = job.source.container_image().map(|it| &it.image.config);
+    let base = base.as_ref().map(|(_, base)| &base.image.image);
+    let image = NewImage {
+        config: (options.config.as_ref())
+            .or(base.map(|base| &base.config))
+            .or(of_source),
+        platform: &platform,
+        base,
+        created: job.newest_mtime(),
+        created_by: "restow copy",
+    };
+    let image = writer.finish(&image).during(|| job.on_dst("finish"))?;
+    let paths = whiteouts.iter().map(|&entry| job.inventory.path(entry));
+    result.unpreserved.extend(paths.map(Unpreserved::Whiteout));
+    result.image = Some(image);
+    Ok(result)
+}
+
+/// Writes a layer that is a tar archive of these files, and whiteouts of these paths.
+fn write_archive(
+    job: &CopyJob<'_>,
+    (inventory, removed): (&Inventory<'_>, &[Vec<u8>]),
+    media_type: &'static str,
+    writer: &mut LayoutWriter,
+    progress: &dyn Progress,
+) -> Result<CopySummary> {
+    let all = job.options;
     let made = writer.add_layer(|out| {
         let fill = |out: &mut dyn Write| {
             let mut out = DigestWriter::new(out);
@@ -76,7 +130,7 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
             )?;
             Ok((summary, out.finish().0))
         };
-        let ((summary, diff_id), bytes) = match options.wrapper {
+        let ((summary, diff_id), bytes) = match all.image.wrapper {
             None => {
                 let (summary, diff_id) = fill(out)?;
                 let bytes = summary.archive_bytes;
@@ -94,27 +148,57 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
         Ok(((summary, bytes), layer))
     });
     let (summary, bytes) = job.name_error(made)?;
-    let platform = options
-        .platform
-        .clone()
-        .unwrap_or_else(Platform::of_machine);
-    let of_source = job.source.container_image().map(|it| &it.image.config);
-    let base = base.as_ref().map(|(_, base)| &base.image.image);
-    let image = NewImage {
-        config: (options.config.as_ref())
-            .or(base.map(|base| &base.config))
-            .or(of_source),
-        platform: &platform,
-        base,
-        created: job.newest_mtime(),
-        created_by: "restow copy",
-    };
-    let image = writer.finish(&image).during(|| job.on_dst("finish"))?;
-    let mut result = tar::summary(job, summary, bytes);
-    let paths = whiteouts.iter().map(|&entry| job.inventory.path(entry));
-    result.unpreserved.extend(paths.map(Unpreserved::Whiteout));
-    result.image = Some(image);
-    Ok(result)
+    Ok(tar::summary(job, summary, bytes))
+}
+
+/// A layer that is an image of a file system.
+struct LayerPlan<'a> {
+    job: CopyJob<'a>,
+    options: LayerOptions,
+}
+
+enum LayerOptions {
+    Squashfs(Box<::squashfs::Options>),
+    Erofs(Box<::erofs::Options>),
+}
+
+impl<'a> LayerPlan<'a> {
+    /// Plans the layer of the files of a job.
+    ///
+    /// # Errors
+    /// An option is impossible.
+    fn of(job: CopyJob<'a>, warn: &mut dyn FnMut(Error)) -> Result<LayerPlan<'a>> {
+        let options = match job.format {
+            Format::Erofs => LayerOptions::Erofs(Box::new(erofs::options(&job, warn)?)),
+            _ => LayerOptions::Squashfs(Box::new(squashfs::options(&job, warn)?)),
+        };
+        Ok(LayerPlan { job, options })
+    }
+
+    fn write(&self, writer: &mut LayoutWriter, progress: &dyn Progress) -> Result<CopySummary> {
+        let job = &self.job;
+        let (parallel, spool_dir) = (job.options.parallel, &job.options.spool_dir);
+        match &self.options {
+            LayerOptions::Squashfs(options) => {
+                // The names of stacker, whose programs mount such layers.
+                let codec = options.compression.map(|it| it.algorithm().name());
+                let plus = codec.map_or(String::new(), |codec| format!("+{codec}"));
+                let media_type = format!("application/vnd.stacker.image.layer.squashfs{plus}");
+                let made = writer.add_image(&media_type, spool_dir, |output| {
+                    ::squashfs::create(&job.inventory, options, parallel, progress, output)
+                });
+                Ok(squashfs::summary(job, job.name_error(made)?))
+            }
+            LayerOptions::Erofs(options) => {
+                // The name of containerd.
+                let made =
+                    writer.add_image("application/vnd.erofs.layer.v1", spool_dir, |output| {
+                        ::erofs::create(&job.inventory, options, parallel, progress, output)
+                    });
+                Ok(erofs::summary(job, job.name_error(made)?))
+            }
+        }
+    }
 }
 
 /// The image on whose layers the new one is put, with its layout.
@@ -140,6 +224,12 @@ fn open_base(job: &CopyJob<'_>) -> Result<Option<(ImageLayout, OpenedImage)>> {
             refuse!("no container image");
         };
         let image = container_image::open(&layout, &address, &open, None)?;
+        let layers = &image.image.image.layers;
+        if options.layer.is_none() && layers.iter().any(|layer| !layer.is_tar()) {
+            refuse!(
+                "its layers are images of file systems: --layer squashfs or --layer erofs makes one on them"
+            );
+        }
         Ok((layout, image))
     };
     opened()

@@ -122,6 +122,19 @@ impl<'a> CopyJob<'a> {
         })
     }
 
+    /// The same job for other files of the tree, in another format.
+    pub(super) fn with_part<'b>(&self, format: Format, inventory: Inventory<'b>) -> CopyJob<'b>
+    where
+        'a: 'b,
+    {
+        CopyJob {
+            selections: self.selections.clone(),
+            inventory,
+            format,
+            ..*self
+        }
+    }
+
     /// The files that are copied.
     pub fn inventory(&self) -> &Inventory<'a> {
         &self.inventory

@@ -93,7 +93,7 @@ impl CopyJob<'_> {
             Format::Btrfs => btrfs::write(self, progress, warn),
             Format::Erofs => erofs::write(self, progress, warn),
             Format::Stream => stream::write(self, progress),
-            Format::Oci | Format::OciArchive => image::write(self, progress),
+            Format::Oci | Format::OciArchive => image::write(self, progress, warn),
         }?;
         if self.other_names > 0 {
             summary.notes.push(CopyNote::OtherNames(self.other_names));
@@ -132,7 +132,7 @@ impl SourceTree {
         if times != HostTimes::default() || options.accept_changed {
             self = self.reading(times, options.accept_changed)?;
         }
-        let keeps_extents = match format {
+        let keeps_extents = match options.content_format(format) {
             Format::Btrfs | Format::Squashfs | Format::Stream => true,
             Format::Erofs => options.erofs.keeps_extents() && !options.recompress,
             Format::Dir => directory::is_on_btrfs(dst),

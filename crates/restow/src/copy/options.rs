@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use btrfs::NewSubvolume;
 use codec::{Settings, Wrapper};
-use oci::Platform;
+use oci::{LayerFormat, Platform};
 use sendstream::Version;
 use tree::edit::Priorities;
 use tree::extract::Existing;
@@ -122,6 +122,9 @@ pub struct ImageOptions {
     /// The compression of the layer: gzip, zstd, or none. Zstd gets a seek table. The level is
     /// [`CopyOptions::level`].
     pub wrapper: Option<Wrapper>,
+    /// The layer is an image of this format, for which the options of the format count, instead of
+    /// a tar archive.
+    pub layer: Option<LayerFormat>,
 }
 
 impl Default for ImageOptions {
@@ -131,6 +134,7 @@ impl Default for ImageOptions {
             config: None,
             platform: None,
             wrapper: Some(Wrapper::Zstd),
+            layer: None,
         }
     }
 }
@@ -140,6 +144,7 @@ setters!(ImageOptions {
     config: Option<Json>,
     platform: Option<Platform>,
     wrapper: Option<Wrapper>,
+    layer: Option<LayerFormat>,
 });
 
 impl Default for CopyOptions {
@@ -240,6 +245,15 @@ impl CopyOptions {
     /// Whether files that cannot be read are left out.
     pub fn skips(&self) -> bool {
         self.skip_unreadable || self.keep_damaged
+    }
+
+    /// The format that holds the files: that of the layer of a container image.
+    pub(super) fn content_format(&self, format: Format) -> Format {
+        match self.image.layer {
+            Some(LayerFormat::Squashfs) if format.is_container_image() => Format::Squashfs,
+            Some(LayerFormat::Erofs) if format.is_container_image() => Format::Erofs,
+            _ => format,
+        }
     }
 
     /// Gives files their attributes.

@@ -1,6 +1,6 @@
 //! Copies to SquashFS images.
 
-use squashfs::Options;
+use squashfs::{CreateSummary, Options};
 use tree::Progress;
 
 use super::job::CopyJob;
@@ -18,6 +18,23 @@ pub(super) fn write(
     progress: &dyn Progress,
     warn: &mut dyn FnMut(Error),
 ) -> Result<CopySummary> {
+    let options = options(job, warn)?;
+    let tree = job.tree_output()?;
+    let mut output = job.output()?;
+    let parallel = job.options.parallel;
+    let made = squashfs::create(&job.inventory, &options, parallel, progress, &mut output);
+    let bytes = |made: &CreateSummary| made.image.image_bytes;
+    let (made, verity) = job.finish_image(made, (output, tree), bytes)?;
+    let mut result = summary(job, made);
+    result.verity = verity;
+    Ok(result)
+}
+
+/// The options for the image.
+///
+/// # Errors
+/// The image to reuse cannot be one; the files have too many holes.
+pub(super) fn options(job: &CopyJob<'_>, warn: &mut dyn FnMut(Error)) -> Result<Options> {
     let (inventory, all) = (&job.inventory, job.options);
     let newest = || job.newest_mtime().clamp(0, u32::MAX.into()) as u32;
     let mkfs_time = all.mkfs_time.unwrap_or_else(newest);
@@ -34,16 +51,14 @@ pub(super) fn write(
         .verify(all.verify);
     refuse_excess_holes(job, &options)?;
     // The writer does not have to look for holes again.
-    let options = options.sparse_max(u64::MAX);
-    let tree = job.tree_output()?;
-    let mut output = job.output()?;
-    let made = squashfs::create(inventory, &options, all.parallel, progress, &mut output);
-    let bytes = |made: &squashfs::CreateSummary| made.image.image_bytes;
-    let (mut summary, verity) = job.finish_image(made, (output, tree), bytes)?;
+    Ok(options.sparse_max(u64::MAX))
+}
+
+/// The result of an image.
+pub(super) fn summary(job: &CopyJob<'_>, mut summary: CreateSummary) -> CopySummary {
     let unreadable = std::mem::take(&mut summary.image.unreadable);
-    let mut result = CopySummary::of_image(&summary.image, all.reuse.is_some());
-    result.verity = verity;
-    result.files = inventory.entry_count().into();
+    let mut result = CopySummary::of_image(&summary.image, job.options.reuse.is_some());
+    result.files = job.inventory.entry_count().into();
     result.losses = job.losses(unreadable);
     let xattrs = lost_xattrs(
         std::mem::take(&mut summary.image.lost_xattrs),
@@ -53,7 +68,7 @@ pub(super) fn write(
     let times = std::mem::take(&mut summary.changed_times).into_iter();
     result.unpreserved.extend(times.map(Unpreserved::Time));
     result.squashfs = Some(summary);
-    Ok(result)
+    result
 }
 
 /// Refuses files whose holes would make the image large, and says how large.

@@ -94,7 +94,7 @@ pub enum Unpreserved {
     Links(Vec<u8>),
     /// A socket, which is not copied.
     Socket(Vec<u8>),
-    /// A name that hides files in container images, and so is not copied.
+    /// A name or a device that hides files in container images, and so is not copied.
     Whiteout(Vec<u8>),
     /// Properties that this machine refused.
     Host(Unrestored),

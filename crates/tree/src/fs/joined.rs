@@ -199,6 +199,13 @@ impl Joined {
         self.table().replaced
     }
 
+    /// The tree that a file comes from, or that a directory has its metadata from, by its number
+    /// from 0, and the file there.
+    pub fn origin(&self, ino: Ino) -> Option<(usize, Ino)> {
+        let part = self.part(ino).ok()??;
+        Some((usize::from(part.graft), part.ino))
+    }
+
     fn table(&self) -> RwLockReadGuard<'_, JoinTable> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,6 +13,7 @@ mod inode_index;
 mod joined;
 pub mod manifest;
 mod overlay;
+mod overlay_layer;
 mod overlayfs;
 pub mod rescue;
 pub mod tar;
@@ -26,6 +27,7 @@ pub(crate) use host::{ExtentItem, ItemBody};
 pub use host::{HostContent, HostDir, HostFile, HostStep, HostTimes, walk_host_dir};
 pub use joined::{Graft, Joined};
 pub use overlay::Overlay;
+pub use overlay_layer::OverlayLayer;
 pub use walk::{EntryId, FileId, Inventory, Steps, WalkStep, is_valid_name};
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,7 +5,7 @@ use super::{Device, DirEntry, FileKind, FileSystem, Metadata, Xattr, is_valid_na
 use crate::{Error, Result, to_u64};
 
 /// The device that stands for a name that does not exist.
-const WHITEOUT: Device = Device { major: 0, minor: 0 };
+pub(super) const WHITEOUT: Device = Device { major: 0, minor: 0 };
 
 /// Maximum length of the path of a redirect, as of any path in Linux (`PATH_MAX`).
 const REDIRECT_BYTES_MAX: usize = 4096;
@@ -150,5 +150,17 @@ impl OverlayAttributes {
             .collect();
         shown.sort_unstable();
         shown
+    }
+
+    /// The attributes that a layer holds so that a mount shows these: the reverse of
+    /// [`OverlayAttributes::shown`].
+    pub(super) fn quoted(self, mut xattrs: Vec<Xattr>) -> Vec<Xattr> {
+        for xattr in &mut xattrs {
+            if let Some(name) = xattr.name.strip_prefix(self.prefix) {
+                xattr.name = [self.prefix, b"overlay.", name].concat().into();
+            }
+        }
+        xattrs.sort_unstable();
+        xattrs
     }
 }

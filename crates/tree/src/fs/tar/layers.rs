@@ -48,8 +48,24 @@ pub struct LayerUsage {
     pub hidden_bytes: u64,
 }
 
+impl LayerUsage {
+    /// Adds a file with this content.
+    pub fn add(&mut self, bytes: u64, is_shown: bool) {
+        self.files = self.files.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+        if !is_shown {
+            self.hidden_files = self.hidden_files.saturating_add(1);
+            self.hidden_bytes = self.hidden_bytes.saturating_add(bytes);
+        }
+    }
+}
+
 /// The content of each archive of a tree.
-pub(super) fn usage(tree: &Overlay<InArchive>, archives: usize) -> Result<Vec<LayerUsage>> {
+pub(super) fn usage(
+    tree: &Overlay<InArchive>,
+    archives: usize,
+    is_shown: &dyn Fn(Ino) -> bool,
+) -> Result<Vec<LayerUsage>> {
     let mut layers = vec![LayerUsage::default(); archives];
     for number in 0..to_u64(tree.node_count()) {
         let ino = Ino(number);
@@ -70,12 +86,7 @@ pub(super) fn usage(tree: &Overlay<InArchive>, archives: usize) -> Result<Vec<La
             }
             _ => metadata.size,
         };
-        layer.files = layer.files.saturating_add(1);
-        layer.bytes = layer.bytes.saturating_add(bytes);
-        if tree.is_nameless(ino) {
-            layer.hidden_files = layer.hidden_files.saturating_add(1);
-            layer.hidden_bytes = layer.hidden_bytes.saturating_add(bytes);
-        }
+        layer.add(bytes, !tree.is_nameless(ino) && is_shown(ino));
     }
     Ok(layers)
 }

@@ -189,7 +189,21 @@ impl Tar {
     /// # Errors
     /// None so far.
     pub fn layer_usage(&self) -> Result<Vec<LayerUsage>> {
-        layers::usage(&self.tree, self.archives.len())
+        self.layer_usage_with(&|_| true)
+    }
+
+    /// The same below further layers, which hide the files that `is_shown` does not name.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn layer_usage_with(&self, is_shown: &dyn Fn(Ino) -> bool) -> Result<Vec<LayerUsage>> {
+        layers::usage(&self.tree, self.archives.len(), is_shown)
+    }
+
+    /// The number of the layer that a file comes from, from 0; `None` for a directory in none.
+    pub fn layer_of(&self, ino: Ino) -> Option<usize> {
+        let in_archive = self.tree.content(ino).filter(|it| !it.implied)?;
+        Some(usize::from(in_archive.layer))
     }
 
     /// The same as a part of a store in which each layer has a number: content of layers with the
