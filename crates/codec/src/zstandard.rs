@@ -54,6 +54,8 @@ pub struct ZstdFrame {
     pub bytes: usize,
     /// The length of the decoded content in bytes, if the frame states it.
     pub content_bytes: Option<u64>,
+    /// The length of its window in bytes: how far back matches reach at most.
+    pub window_bytes: u64,
 }
 
 impl ZstdFrame {
@@ -71,6 +73,7 @@ impl ZstdFrame {
         Some(ZstdFrame {
             bytes: zstd::frame_size(src).ok()?,
             content_bytes: header.content_size,
+            window_bytes: header.window_size,
         })
     }
 

@@ -76,9 +76,11 @@ impl Erofs {
             names_are_lost: false,
         };
         let mut summary = ErofsCheck::default();
-        // Linux reads them when it mounts an image.
-        if let Err(error) = self.long_prefixes() {
-            check.findings.add(error.into())?;
+        // Linux reads prefixes when it mounts an image, and the last block as a whole.
+        for read in [self.check_length(), self.long_prefixes().map(drop)] {
+            if let Err(error) = read {
+                check.findings.add(error.into())?;
+            }
         }
         let limits = Limits::default();
         let rescue = Rescue::new(self, false);

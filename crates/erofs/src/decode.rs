@@ -213,13 +213,24 @@ impl Erofs {
         Ok(())
     }
 
-    /// Checks a decoded cluster that is shown whole for faults that only Linux finds.
+    /// Checks a decoded cluster for faults that only Linux finds.
     pub(crate) fn check_whole(&self, cluster: &StoredCluster, content: &mut [u8]) -> Result<()> {
-        if cluster.is_partial || cluster.format == Format::Zstd {
+        if cluster.is_partial && cluster.format != Format::Zstd {
             return Ok(());
         }
         let mut stored = vec![0; to_usize(cluster.stored_len)];
         let (stored, _, at) = self.read_cluster(cluster, &mut stored)?;
+        if cluster.format == Format::Zstd {
+            let frame = ZstdFrame::parse(stored, u64::MAX);
+            let declared = self.superblock.zstd_window_bytes;
+            return match frame.filter(|frame| !fits_window(frame, declared)) {
+                Some(frame) => {
+                    let what = "zstd frame has a larger window than the settings say";
+                    Err(Error::corrupt(what, at, frame.window_bytes))
+                }
+                None => Ok(()),
+            };
+        }
         let corrupt = |what| Err(Error::corrupt(what, at, cluster.stored_len));
         self.with_decoder(|worker| match cluster.format {
             // The library copies from anywhere for a distance of 0.
@@ -320,6 +331,20 @@ impl Erofs {
         }
         Ok(to_u64(len))
     }
+}
+
+/// Whether Linux decodes a frame in the memory for the declared window: room for a block of input,
+/// and for the window, a block and some bytes more, or for the content if that is shorter
+/// (`ZSTD_decodingBufferSize_min`). Content of a page needs none of it.
+fn fits_window(frame: &ZstdFrame, declared: u64) -> bool {
+    const BLOCK_BYTES_MAX: u64 = 128 << 10;
+    let needed = |window: u64, content: u64| {
+        let block = window.min(BLOCK_BYTES_MAX);
+        let room = window.saturating_add(block).saturating_add(64);
+        block.saturating_add(room.min(content))
+    };
+    let content = frame.content_bytes.unwrap_or(u64::MAX);
+    content <= PAGE_BYTES || needed(frame.window_bytes, content) <= needed(declared, u64::MAX)
 }
 
 /// Whether Linux has all content of a deflate stream, which begins at this address, in a page

@@ -107,13 +107,17 @@ impl Erofs {
 
     /// The length, if the image is cut off; otherwise `error`.
     fn cut_or(&self, error: Error) -> Error {
+        self.check_length().err().unwrap_or(error)
+    }
+
+    /// Checks that the image is as long as its superblock says: Linux reads whole blocks of it.
+    pub(crate) fn check_length(&self) -> Result<()> {
         let stated = self.superblock.blocks << self.superblock.block_log2;
-        match self.image_bytes() {
-            Ok(bytes) if bytes < stated => {
-                Error::corrupt("erofs image is shorter than it says", BLOCKS_AT, stated)
-            }
-            _ => error,
+        if self.image_bytes()? < stated {
+            let what = "erofs image is shorter than it says";
+            return Err(Error::corrupt(what, BLOCKS_AT, stated));
         }
+        Ok(())
     }
 
     /// The superblock.

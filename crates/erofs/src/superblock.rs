@@ -124,6 +124,8 @@ pub struct Superblock {
     pub(crate) algorithms: u16,
     /// The dictionary of MicroLZMA.
     pub(crate) dictionary_bytes: u32,
+    /// The largest window of zstd frames.
+    pub(crate) zstd_window_bytes: u64,
     /// Where it ends, with its extensions and the settings of the codecs.
     pub(crate) end: u64,
     device_slots_at: u64,
@@ -285,6 +287,7 @@ impl Superblock {
             // Without settings, the field is another one, and lz4 is the only codec.
             algorithms: if has_settings { u16_at(bytes, 84) } else { 1 },
             dictionary_bytes: 0,
+            zstd_window_bytes: 0,
             end: SUPERBLOCK_AT.saturating_add(to_u64(bytes.len())),
             device_slots_at: u64::from(u16_at(bytes, 88)) << 7,
         })
@@ -327,6 +330,9 @@ impl Superblock {
             self.check_settings(bit, &settings)?;
             if bit == 1 {
                 self.dictionary_bytes = u32_at(&settings, 2);
+            }
+            if bit == 3 {
+                self.zstd_window_bytes = 1024_u64.wrapping_shl(u8_at(&settings, 3).into());
             }
             // As Linux reads it, 0 stands for 65,536.
             let len = match u16_at(&settings, 0) {

@@ -47,8 +47,8 @@ Examples:
   restow unmount /mnt")]
 #[command(after_long_help = LONG)]
 pub(crate) struct Mount {
-    /// A directory, tar archive, SquashFS image, btrfs image or btrfs send stream; IMAGE:PATH and
-    /// IMAGE:ID select a subvolume
+    /// A directory, archive, btrfs send stream, container image, or an image of SquashFS, EROFS or
+    /// btrfs, of which IMAGE:PATH and IMAGE:ID select a subvolume
     src: PathBuf,
 
     /// The directory to mount it at

@@ -253,6 +253,30 @@ pub(crate) fn with_deflate((behind, after): (usize, u32), is_partial: bool, size
     hand.0
 }
 
+/// Linux decodes in memory that is as large as the settings say.
+#[test]
+fn a_zstd_frame_has_a_larger_window_than_the_settings_say() {
+    let stored = encode(&Settings::Zstd { level: 3 }, &text(35, 30_000));
+    let length = 4 << 28 | stored.len() as u32;
+    for (log2, finds) in [(10, false), (5, false), (4, true), (0, true)] {
+        let mut hand = with_records(30_000, &[[length, 0x5000, 0]]);
+        hand.put(0x5000, &stored);
+        hand.put(1024 + 171, &[log2]);
+        let found = hand.findings();
+        let words = "zstd frame has a larger window than the settings say";
+        assert_eq!(found.contains(words), finds, "{log2}: {found}");
+        assert_eq!(found.is_empty(), !finds, "{log2}: {found}");
+    }
+}
+
+#[test]
+fn the_last_block_is_cut() {
+    let whole = with_records(5000, &[[5000, 5 * BLOCK as u32, 0]]);
+    let cut = Hand(whole.0[..whole.0.len() - 1].to_vec());
+    assert_eq!(whole.findings(), "");
+    cut.assert_finds("erofs image is shorter than it says");
+}
+
 #[test]
 fn a_deflate_stream_ends_in_a_page_of_its_own() {
     for (place, is_partial, size, words) in [
