@@ -166,7 +166,7 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
         );
     }
     address.refuse_container_image()?;
-    // What is wrong there is no reason to call it unreadable.
+    // A fault there is no reason to call it unreadable.
     if args.file.root_hash.is_some() && !verify(&address.path, &name, args)? {
         return Ok(false);
     }

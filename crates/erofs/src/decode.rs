@@ -335,7 +335,7 @@ impl Erofs {
 
 /// Whether Linux decodes a frame in the memory for the declared window: room for a block of input,
 /// and for the window, a block and some bytes more, or for the content if that is shorter
-/// (`ZSTD_decodingBufferSize_min`). Content of a page needs none of it.
+/// (`ZSTD_decodingBufferSize_min`). Content of a page fits without it.
 fn fits_window(frame: &ZstdFrame, declared: u64) -> bool {
     const BLOCK_BYTES_MAX: u64 = 128 << 10;
     let needed = |window: u64, content: u64| {

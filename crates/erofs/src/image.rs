@@ -173,7 +173,7 @@ impl Erofs {
         }
         let inode = Inode::parse(&bytes, nid, at, self.superblock.epoch)?;
         let special = [self.superblock.packed, self.superblock.metabox];
-        // Linux 7.2 calls what other inodes do not have, and crashes when it mounts the image.
+        // Linux 7.2 calls a function that other inodes lack, and crashes when it mounts the image.
         if special.contains(&Some(nid)) && inode.kind != tree::FileKind::Regular {
             let what = "packed inode or metabox is not a regular file";
             return Err(Error::corrupt(what, at.at, inode.mode.into()));

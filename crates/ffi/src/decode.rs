@@ -16,7 +16,7 @@ use crate::buffers::{InBuffer, OutBuffer};
 use crate::failure::Failure;
 use crate::memory::{ContextMemory, place, with};
 
-/// A caller that makes so many calls in a row without effect would go on for ever.
+/// A caller that makes this number of calls in a row without effect would go on for ever.
 const IDLE_CALLS_MAX: u8 = 16;
 
 /// A context that decodes: frames in one call, or a stream.

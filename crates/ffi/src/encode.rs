@@ -58,7 +58,7 @@ pub(crate) fn known(size: u64) -> Option<u64> {
 }
 
 /// The parameters of a frame of `size` bytes in one call. Where the header does not tell the size,
-/// the window is what a decoder needs memory for.
+/// a decoder needs memory for the window.
 pub(crate) fn of_whole(params: Params, size: usize) -> Params {
     if params.content_size {
         return params;

@@ -112,7 +112,7 @@ pub(crate) struct Descriptor {
     pub(crate) media_type: String,
     pub(crate) digest: Digest,
     pub(crate) size: u64,
-    /// What else is known about the blob, such as where it has a table of contents.
+    /// Further facts about the blob, such as the place of its table of contents.
     pub(crate) annotations: Option<Json>,
 }
 

@@ -47,7 +47,7 @@ const JOB_BYTES: u64 = 1 << 20;
 pub struct VerityOptions {
     /// The file for the tree; by default, it is appended to the image.
     pub file: Option<PathBuf>,
-    /// What is hashed in front of each block, at most 256 bytes; by default the SHA-256 of the
+    /// Bytes that are hashed in front of each block, at most 256; by default the SHA-256 of the
     /// UUID.
     pub salt: Option<Vec<u8>>,
 }

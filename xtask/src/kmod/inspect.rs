@@ -1,4 +1,4 @@
-//! What must hold of a built module: only instructions that a kernel may run, no panic, and frames
+//! The rules for a built module: only instructions that a kernel may run, no panic, and frames
 //! and chains of calls that fit on its stack.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ const TAKEN: &[&str] = &[
     "__x86_return_thunk",
 ];
 
-/// What calls the functions of the caller that give memory and take it back.
+/// Functions that call those of the caller for memory.
 const CALLERS: &[&str] = &[
     "allocator::CustomMem>::block",
     "allocator::AllocatedBytes>::free",
@@ -91,7 +91,7 @@ pub(super) fn inspect(modules: &Modules) -> Outcome {
     outcome
 }
 
-/// What the headers of the kernel declare and no module exports.
+/// Functions that headers of the kernel declare and no module exports.
 fn missing_functions(modules: &Modules) -> Result<Vec<String>, String> {
     let read = |path: &Path| {
         fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))

@@ -75,7 +75,7 @@ impl Installed {
     }
 }
 
-/// What each module needs, as depmod found it.
+/// The needs of each module, as depmod found them.
 fn dependencies(folder: &Path) -> Result<BTreeMap<String, String>, String> {
     let path = folder.join("modules.dep");
     let text =

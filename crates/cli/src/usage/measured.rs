@@ -17,6 +17,6 @@ pub(super) struct Measured {
     pub(super) types: Types,
     pub(super) overhead: Option<Overhead>,
     pub(super) subvolumes: Option<SubvolumeUsage>,
-    /// The layers, and what each holds, if all of a container image was measured.
+    /// The layers with their content, if all of a container image was measured.
     pub(super) layers: Option<(Arc<ContainerImage>, Vec<LayerUsage>)>,
 }

@@ -1,4 +1,4 @@
-//! Archives of cpio and initramfs, compared with what GNU cpio and bsdtar make and unpack.
+//! Archives of cpio and initramfs, compared with those of GNU cpio and bsdtar.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
@@ -190,7 +190,7 @@ fn initramfs_are_read_as_linux_unpacks_them() {
         shell(dir.path(), line);
         equal(line);
     }
-    // What Linux stops at is named.
+    // Members at which Linux stops are named.
     shell(
         dir.path(),
         "cat src.cpio > initrd; echo 'not an archive' >> initrd",
@@ -243,7 +243,7 @@ fn archives_of_ours_are_unpacked_by_gnu_cpio_and_bsdtar() {
     ok(&dir, "copy -q large large.cpio.zst --compress zstd:1");
     let frames = String::from_utf8(shell(dir.path(), "zstd -lv large.cpio.zst")).unwrap();
     assert!(frames.contains("Zstandard Frames: 4"), "{frames}");
-    // What an archive cannot hold is named.
+    // Losses are named.
     shell(
         &dir.join("large"),
         "touch -d 1969-12-31 0; truncate -s 4G 1",

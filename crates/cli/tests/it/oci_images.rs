@@ -138,7 +138,7 @@ fn a_layer_of_differences_makes_the_tree() {
                 .collect();
             assert_eq!(hidden, ["usr/gone", "usr/old/deep"], "{listed}");
         }
-        // Back again: no device hides what is there.
+        // Back again: no device hides a file.
         let (on, to) = (format!("{format}-on-{format}"), format!("{format}-a"));
         ok(
             &dir,
@@ -286,7 +286,7 @@ fn layers_that_are_damaged_or_no_layers_are_refused() {
             "{name}"
         );
         let (code, out, words) = run_in(dir.path(), ["check", &format!("oci:{name}")]);
-        // Damage is found; what is not read is said.
+        // Damage is found; formats that are not read are named.
         let expected = if words.contains("not supported") {
             2
         } else {
@@ -431,7 +431,7 @@ for layer in tar erofs; do
     $restow manifest oci:l:up-$layer > ours; diff linux ours
 done
 umoci unpack --image l:up-tar bundle 2> words; $restow manifest bundle/rootfs > theirs; diff linux theirs
-# Only what changed is in the layer.
+# Only changes are in the layer.
 digest=$($restow info --json oci:l:up-erofs | tr , '\n' | sed -n 's/.*"digest":"sha256:\([0-9a-f]*\)".*/\1/p' | tail -n 1)
 $restow ls -R l/blobs/sha256/$digest > names; grep -q usr/moved/first names; ! grep -qE 'etc/same|usr/bin' names
 "#;

@@ -215,7 +215,7 @@ static const struct codec {
 	  ZSTD_freeDCtx, ZSTD_freeCDict, ZSTD_freeDDict, ZSTD_compress_usingCDict, ZSTD_decompress_usingDDict },
 };
 
-/* ---- what a case says ---- */
+/* ---- the words of a case ---- */
 
 static char said[2][1000];
 static const struct codec *z;
@@ -246,7 +246,7 @@ static size_t verdict(size_t code)
 
 static char data[DATA], frame[ROOM], back[ROOM];
 
-/* What libzstd makes of a frame, and the window that its header asks for. */
+/* The verdict of libzstd on a frame, and the window that its header asks for. */
 static void judge(size_t size, size_t content)
 {
 	zstd_frame_header header = { 0, 0, 0, 0, 0, 0, 0 };
@@ -630,7 +630,7 @@ static void compress_by(const char *script, u64 pledged)
 			break;
 		default:
 			verdict(z->reset_cstream(cstream, *script == 'r' ? 0 : *script == 'R' ? 100 : ZSTD_CONTENTSIZE_UNKNOWN));
-			/* What was begun is given up. */
+			/* The begun frame is given up. */
 			out.pos = from;
 		}
 		if (*script == 'e')

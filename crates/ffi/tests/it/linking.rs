@@ -50,7 +50,7 @@ fn shared_library_needs_memory_functions_alone() {
     assert!(others.is_empty(), "{others:?}");
 }
 
-/// What a program with both libraries writes, if there is a libzstd.
+/// The output of a program with both libraries, if there is a libzstd.
 fn output_beside_libzstd(name: &str) -> Option<String> {
     let mut cc = testkit::tool("cc")?.command();
     let found = output_of(cc.arg("-print-file-name=libzstd.so.1"));

@@ -40,7 +40,7 @@ const CHAIN_MAX: usize = 64;
 const PAGES: (usize, usize) = (8, 32);
 const BLOCKS: (usize, usize) = (4, 2);
 
-/// A disk, in one file or in a chain of files, of which each has what changed since the next.
+/// A disk, in one file or in a chain of files, of which each has the changes since the next.
 ///
 /// Nothing is copied: each read goes through the tables of the files. Memory use is that of the
 /// caches: 4 MiB of tables and 16 MiB of decoded blocks.

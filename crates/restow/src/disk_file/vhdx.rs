@@ -108,7 +108,7 @@ pub(super) fn open(file: &Arc<dyn ReadAt>, path: &Path, tables: Tables) -> Resul
     })
 }
 
-/// Refuses an image that was not closed: what its log has is not in its tables.
+/// Refuses an image that was not closed: its tables lack the changes in its log.
 fn check_log(tables: &Tables) -> Result<()> {
     let mut newest: Option<(u64, [u8; HEADER_BYTES])> = None;
     for at in HEADERS_AT {

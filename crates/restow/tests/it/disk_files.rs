@@ -1,4 +1,4 @@
-//! Disk files of virtual machines, compared with what qemu-img makes of them.
+//! Disk files of virtual machines, compared with the raw disks of qemu-img.
 
 use std::fs;
 use std::path::Path;
@@ -242,7 +242,7 @@ fn chains_are_read_as_by_qemu() {
         .iter()
         .map(|layer| layer.path.file_name().unwrap());
     assert_eq!(files.collect::<Vec<_>>(), ["top5", "top1", "base"]);
-    // Disks that are larger or smaller than what is behind them.
+    // Disks that are larger or smaller than the one behind them.
     for size in ["9M", "2M"] {
         disks.img(&format!("create -q -f qcow2 -b top5 -F qcow2 other {size}"));
         disks.same("other", size);
@@ -255,7 +255,7 @@ fn chains_are_read_as_by_qemu() {
 /// Changes a byte or word of the tables, and mends the checksums that VHD has.
 fn change(image: &mut [u8], rng: &mut Rng) {
     for _ in 0..=rng.below(3) {
-        // Most tables are at the beginning; what is zero are seldom tables.
+        // Most tables are at the beginning, and tables are seldom zero.
         let end = if rng.chance(2) {
             1024
         } else {

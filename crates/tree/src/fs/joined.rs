@@ -267,7 +267,7 @@ impl Joined {
         shown.collect()
     }
 
-    /// What an entry of a layer stands for, whose directory consists of the parts `above`.
+    /// The meaning of an entry of a layer, whose directory consists of the parts `above`.
     fn target(
         &self,
         above: &[GraftFile],

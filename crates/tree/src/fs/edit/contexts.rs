@@ -44,7 +44,7 @@ struct ContextRule {
     label: Option<usize>,
 }
 
-/// What follows the literal beginning of a path.
+/// The rest behind the literal beginning of a path.
 enum PathRest {
     Nothing,
     Anything,

@@ -124,8 +124,8 @@ impl Edited {
         Ok(edited)
     }
 
-    /// Finds the SELinux label of each file by its first path. What cannot be listed is reported
-    /// where the tree is walked.
+    /// Finds the SELinux label of each file by its first path. A directory that cannot be listed is
+    /// reported where the tree is walked.
     fn label(&mut self, contexts: &FileContexts) {
         let root = (self.root(), FileKind::Directory, Vec::new());
         let mut open = vec![root];
