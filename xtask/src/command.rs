@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use std::{env, fs};
 
 use crate::environment::{is_ci, root};
@@ -42,6 +43,19 @@ pub(crate) fn nightly<const N: usize>(arguments: [&str; N]) -> Command {
         .current_dir(root())
         .stdin(Stdio::null());
     command
+}
+
+/// The processor time of all commands that have ended, and of those that they started.
+pub(crate) fn time_of_children() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    ticks_of_children(&stat).map_or(Duration::ZERO, |ticks| Duration::from_millis(ticks * 10))
+}
+
+/// `cutime` and `cstime` of `/proc/PID/stat`, behind the name, in hundredths of a second.
+fn ticks_of_children(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let times = fields.split(' ').skip(13).take(2);
+    times.map(|field| field.parse::<u64>().ok()).sum()
 }
 
 /// The same command with a time limit in seconds, which also ends everything that it started.
@@ -221,6 +235,13 @@ mod tests {
             count.line(line);
         }
         count.outcome(skips)
+    }
+
+    #[test]
+    fn times_stand_behind_a_name_of_any_characters() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4 100 200 0 0 11 12 1300 14 20 0 1 0 5 6\n";
+        assert_eq!(ticks_of_children(stat), Some(1314));
+        assert_eq!(ticks_of_children(""), None);
     }
 
     #[test]

@@ -128,15 +128,18 @@ fn limits(command: &mut Command, seconds: u64) {
     command.arg(format!("-max_total_time={seconds}"));
 }
 
-/// Whether long runs are possible, or the missing program.
-pub(crate) fn has_cargo_fuzz() -> Result<(), String> {
+/// Builds a fuzz target under AddressSanitizer for [`campaign`], or names the missing program.
+pub(crate) fn build_campaign(target: &str) -> Result<(), String> {
     if !succeeds(&mut nightly(["--version"])) {
         return Err("no nightly toolchain: rustup toolchain install nightly".to_owned());
     }
     if !succeeds(&mut nightly(["fuzz", "--version"])) {
         return Err("cargo-fuzz is missing: cargo install cargo-fuzz".to_owned());
     }
-    Ok(())
+    match run(&mut nightly(["fuzz", "build", target])).failed.pop() {
+        Some(reason) => Err(reason),
+        None => Ok(()),
+    }
 }
 
 /// A command that runs a fuzz target under AddressSanitizer for this many seconds.
