@@ -34,6 +34,13 @@ impl Erofs {
     pub(crate) fn read_header(&self, inode: &Inode) -> Result<IndexHeader> {
         let place = inode.index_at.aligned(8);
         let corrupt = |what, got: u64| Err(Error::corrupt(what, place.at, got));
+        // Linux 7.0 reads no compressed file of such an image, even if its clusters are plain.
+        if self.superblock.algorithms == 0 {
+            return corrupt(
+                "file is compressed, and the superblock has no codec",
+                inode.nid,
+            );
+        }
         let mut header = [0; 8];
         self.read_meta(place, &mut header)?;
         if u8_at(&header, 7) & WHOLE_FRAGMENT != 0 {

@@ -45,6 +45,22 @@ pub(crate) fn decode_beginning(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     }
 }
 
+/// Looks at the distances of an LZ4 block without decoding it. `None` if one of them is 0, whose
+/// content is undefined, or if the block is corrupt.
+pub(crate) fn check_distances(mut src: &[u8]) -> Option<()> {
+    while let Some((&token, rest)) = src.split_first() {
+        src = rest;
+        let literals = length(token >> 4, &mut src)?;
+        (_, src) = src.split_at_checked(literals)?;
+        let Some((distance, rest)) = src.split_first_chunk() else {
+            break;
+        };
+        src = rest;
+        length(token & 15, &mut src).filter(|_| *distance != [0; 2])?;
+    }
+    Some(())
+}
+
 /// A length of 15 goes on in further bytes, as long as they are 255.
 fn length(nibble: u8, src: &mut &[u8]) -> Option<usize> {
     let mut len = usize::from(nibble);

@@ -185,6 +185,9 @@ fn of_note(note: &CopyNote, old: &Path) -> String {
             "{} encoded again: {reason}",
             text::count(*count, "compressed extent")
         ),
+        CopyNote::NewerKeeps => {
+            "compressed data encoded again; --min-kernel 6.15 keeps it as it is stored".to_owned()
+        }
         CopyNote::Decompressed(count, reason) => format!(
             "{} written decompressed: {}",
             text::count(*count, "compressed extent"),

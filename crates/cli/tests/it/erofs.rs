@@ -299,6 +299,16 @@ fn compressed_data_of_images_stays_as_it_is_stored() {
         let (_, words) = ok(&dir, &(line + " --recompress"));
         assert!(!words.contains("kept"), "{words}");
     }
+    // An index of blocks cannot hold it.
+    for (options, tip) in [
+        ("", true),
+        (" --recompress", false),
+        (" --compress none", false),
+    ] {
+        let (_, words) = ok(&dir, &format!("copy --overwrite{options} x.btrfs x.erofs"));
+        let tipped = words.contains("encoded again; --min-kernel 6.15 keeps it");
+        assert_eq!(tipped, tip, "{words}");
+    }
     // Deflate gets the frame of zlib, and loses it.
     ok(
         &dir,

@@ -15,6 +15,7 @@ use super::plan::{DataForm, DataPart, Keep, inline_tail, jobs};
 use super::reuse::OldUnits;
 use super::unit::{PlacedUnit, UnitKind};
 use super::xattrs::{XattrTable, digest_prefix};
+use crate::kernel::Kernel;
 
 /// The longest part of a tail in a table of strings.
 const STRING_BYTES_MAX: usize = 255;
@@ -259,6 +260,10 @@ impl<'a> ImageWriter<'a> {
         }
         let data = writer.data;
         drop(work);
+        if keep.is_none() && options.compression.is_some() {
+            let keep = Keep::of(inventory, &options.clone().min_kernel(Kernel::RECORDS));
+            self.summary.newer_keeps = keep.is_some_and(|keep| keep.finds_any(inventory));
+        }
         self.summary.recoded = keep.map(Keep::finish).unwrap_or_default();
         self.align()?;
         self.summary.image.data_bytes = self.at - start;

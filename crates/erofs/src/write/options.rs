@@ -221,6 +221,8 @@ pub struct ErofsSummary {
     pub metadata_bytes: u64,
     /// Extents of the source that are compressed, and were not kept, by the reason.
     pub recoded: BTreeMap<&'static str, u64>,
+    /// Whether compressed data of the source was encoded again that records hold as it is stored.
+    pub newer_keeps: bool,
     /// The UUID.
     pub uuid: [u8; 16],
 }

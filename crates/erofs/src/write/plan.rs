@@ -414,6 +414,17 @@ impl Keep {
         })
     }
 
+    /// Whether the source has an extent to keep.
+    pub(crate) fn finds_any(&self, inventory: &Inventory) -> bool {
+        let is_regular = |&file: &FileId| inventory.kind(file) == FileKind::Regular;
+        inventory.files().filter(is_regular).any(|file| {
+            let mut extents = inventory.extents(file);
+            // The content was read already: errors are known.
+            let mut all = std::iter::from_fn(|| extents.next().ok().flatten());
+            all.any(|extent| self.is_kept(&extent))
+        })
+    }
+
     /// Counts an extent that is encoded again.
     pub(crate) fn recoded(&self, why: &'static str) {
         let mut recoded = self.recoded.lock().unwrap_or_else(PoisonError::into_inner);

@@ -323,6 +323,20 @@ fn settings_of_codecs_are_impossible() {
     }
 }
 
+/// Linux 7.0 refuses compressed files then, even if all of their clusters are plain.
+#[test]
+fn the_settings_name_no_codec() {
+    for (codecs, finds) in [(8, false), (0, true)] {
+        let mut hand = with_records(5000, &[[5000, 5 * BLOCK as u32, 0]]);
+        hand.put(1024 + 84, &[codecs]);
+        hand.put(1024 + 128, &[6, 0, 0, 7]);
+        let found = hand.findings();
+        let words = "file is compressed, and the superblock has no codec";
+        assert_eq!(found.contains(words), finds, "{codecs}: {found}");
+        assert_eq!(found.is_empty(), !finds, "{codecs}: {found}");
+    }
+}
+
 #[test]
 fn a_plain_cluster_is_shorter_than_its_logical_cluster() {
     let index = [[0, 0, 0, 0, 5, 0, 0, 0]];

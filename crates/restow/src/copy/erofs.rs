@@ -58,6 +58,9 @@ pub(super) fn summary(job: &CopyJob<'_>, mut summary: ErofsSummary) -> CopySumma
     let recoded = summary.recoded.iter();
     let recoded = recoded.map(|(why, &count)| CopyNote::Recoded(count, why));
     result.notes.extend(recoded);
+    if summary.newer_keeps {
+        result.notes.push(CopyNote::NewerKeeps);
+    }
     result.erofs = Some(summary);
     result
 }

@@ -122,6 +122,8 @@ pub enum CopyNote {
     ExtentsShared(u64),
     /// Compressed extents that were encoded again, and the reason.
     Recoded(u64, &'static str),
+    /// Compressed data was encoded again, which an EROFS image for Linux 6.15 keeps as it is.
+    NewerKeeps,
     /// Compressed extents that were written decompressed, and the reason.
     Decompressed(u64, String),
 }
