@@ -80,6 +80,16 @@ const TASKS: &[(&str, Task, &str)] = &[
         "puts the modules into the sources of that kernel, and builds a small one with them",
     ),
     (
+        "kmod-deb",
+        kmod::kmod_deb,
+        "builds the Debian package restow-dkms, in the folder that is named",
+    ),
+    (
+        "kmod-dkms",
+        kmod::kmod_dkms,
+        "installs the package for DKMS in a Debian on btrfs, boots it, also from SquashFS, and removes it",
+    ),
+    (
         "kmod-icount",
         kmod::kmod_icount,
         "instructions in the kernel, compared with Linux's own zstd, for the files that are named",

@@ -216,18 +216,37 @@ fn make_deb(folder: &Path) -> Result<PathBuf, String> {
     ] {
         put(&pages.join("completions").join(file), &tree.join(to), 0o644)?;
     }
-    let doc = tree.join("usr/share/doc/restow");
+    let fields = format!(
+        "Depends: {}\nSection: utils\nPriority: optional\n\
+         Description: copies file trees between archives, images and send streams\n{DESCRIPTION}\n",
+        libraries(&program)?
+    );
+    packed(&tree, "restow", &root().join("README.md"), &fields)
+}
+
+/// Adds the documents of every package to a tree, and packs it beside it; `fields` are those of the
+/// control file that differ.
+pub(crate) fn packed(
+    tree: &Path,
+    name: &str,
+    readme: &Path,
+    fields: &str,
+) -> Result<PathBuf, String> {
+    let doc = tree.join("usr/share/doc").join(name);
     write(&doc.join("changelog"), &changelog()?)?;
     done(Command::new("gzip").arg("-9n").arg(doc.join("changelog")))?;
-    put(&root().join("README.md"), &doc.join("README.md"), 0o644)?;
+    put(readme, &doc.join("README.md"), 0o644)?;
     write(&doc.join("copyright"), &copyright()?)?;
-    write(&tree.join("DEBIAN/control"), &control(&program, &tree)?)?;
-    write(&tree.join("DEBIAN/md5sums"), &sums(&tree)?)?;
-    let package = folder.join(format!("restow_{}_{}.deb", version()?, architecture()?));
+    write(
+        &tree.join("DEBIAN/control"),
+        &(control(name, tree)? + fields),
+    )?;
+    write(&tree.join("DEBIAN/md5sums"), &sums(tree)?)?;
+    let package = tree.with_file_name(format!("{name}_{}_{}.deb", version()?, architecture()?));
     let mut build = Command::new("dpkg-deb");
     build
         .args(["--root-owner-group", "--build"])
-        .arg(&tree)
+        .arg(tree)
         .arg(&package);
     done(&mut build)?;
     Ok(package)
@@ -242,7 +261,7 @@ fn other_programs() -> Result<Vec<String>, String> {
 }
 
 /// Copies a file, with this mode in whatever folder is needed.
-fn put(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
+pub(crate) fn put(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
     let parent = to.parent().unwrap_or(to);
     at(parent, fs::create_dir_all(parent))?;
     at(from, fs::copy(from, to))?;
@@ -252,13 +271,13 @@ fn put(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
     )
 }
 
-fn write(to: &Path, words: &str) -> Result<(), String> {
+pub(crate) fn write(to: &Path, words: &str) -> Result<(), String> {
     let parent = to.parent().unwrap_or(to);
     at(parent, fs::create_dir_all(parent))?;
     at(to, fs::write(to, words))
 }
 
-fn version() -> Result<String, String> {
+pub(crate) fn version() -> Result<String, String> {
     let manifest = root().join("Cargo.toml");
     let text = at(&manifest, fs::read_to_string(&manifest))?;
     let line = text
@@ -308,7 +327,8 @@ fn copyright() -> Result<String, String> {
     Ok(words)
 }
 
-fn control(program: &Path, tree: &Path) -> Result<String, String> {
+/// The fields of a control file that every package has.
+fn control(name: &str, tree: &Path) -> Result<String, String> {
     let sizes = output_of(
         Command::new("du")
             .args(["-sk", "--apparent-size"])
@@ -316,12 +336,10 @@ fn control(program: &Path, tree: &Path) -> Result<String, String> {
     )?;
     let size = sizes.split_whitespace().next().unwrap_or("0").to_owned();
     Ok(format!(
-        "Package: restow\nVersion: {}\nArchitecture: {}\nMaintainer: {MAINTAINER}\n\
-         Installed-Size: {size}\nDepends: {}\nSection: utils\nPriority: optional\n\
-         Description: copies file trees between archives, images and send streams\n{DESCRIPTION}\n",
+        "Package: {name}\nVersion: {}\nArchitecture: {}\nMaintainer: {MAINTAINER}\n\
+         Installed-Size: {size}\n",
         version()?,
         architecture()?,
-        libraries(program)?
     ))
 }
 

@@ -30,6 +30,7 @@ const PROGRAMS: &[Program] = &[
         MACHINE,
         "kmod",
     ),
+    ("kmod-dkms", kmod::dkms, MACHINE, "kmod"),
     ("kmod-tree", || kmod::tree(None), MACHINE, "kmod"),
     (
         "plan",

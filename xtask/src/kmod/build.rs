@@ -60,13 +60,25 @@ fn build(kernel: Kernel) -> Result<Modules, String> {
 
 /// `make` of the modules for a kernel, in a folder.
 pub(super) fn make_of(kernel: &Kernel, folder: &Path) -> Command {
-    let mut command = make(&root().join("kmod"));
+    let mut command = make_here();
     command
         .arg(format!("KDIR={}", kernel.headers.display()))
+        .arg(format!("MODULES={}", folder.display()));
+    command
+}
+
+/// `make` in the folder of the modules.
+fn make_here() -> Command {
+    let mut command = make(&root().join("kmod"));
+    command
         .arg(format!("OUT={}", out_folder().display()))
-        .arg(format!("MODULES={}", folder.display()))
         .arg(format!("RUSTC={}", tools::rustc().display()));
     command
+}
+
+/// Builds the archives, which are the same for every kernel.
+pub(super) fn archives() -> Result<(), String> {
+    run_quietly(make_here().arg("archives"))
 }
 
 /// `make` in a folder, with as many jobs as there are processors.
@@ -126,6 +138,19 @@ pub(super) fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
     }
     files.sort();
     Ok(files)
+}
+
+/// The files that Kbuild builds the modules of, anywhere: names and paths.
+pub(super) fn parts() -> Result<Vec<(String, PathBuf)>, String> {
+    let mut parts = files(&out_folder().join("rust"))?;
+    parts.retain(|(name, _)| name.ends_with(".a") || name.ends_with(".h"));
+    for (name, path) in files(&root().join("kmod"))? {
+        let is_source = name.ends_with(".c") || name.ends_with(".h");
+        if is_source || ["Kbuild", "Kconfig", "merge.lds"].contains(&name.as_str()) {
+            parts.push((name, path));
+        }
+    }
+    Ok(parts)
 }
 
 /// The modules in a folder.

@@ -4,6 +4,7 @@
 mod boot;
 mod build;
 mod consumers;
+mod dkms;
 mod icount;
 mod initramfs;
 mod inspect;
@@ -15,6 +16,7 @@ mod packages;
 mod page;
 mod tree;
 
+use crate::environment::root;
 use crate::outcome::{Outcome, Report};
 use crate::tools;
 // What `inspect` looks at.
@@ -86,6 +88,32 @@ pub(crate) fn kmod_tree(report: &mut Report, arguments: &[String]) {
 /// What comes of the modules in a kernel tree.
 pub(crate) fn tree(series: Option<&str>) -> Outcome {
     built(series, tree::tree)
+}
+
+/// Installs, boots and removes the package for DKMS.
+pub(crate) fn kmod_dkms(report: &mut Report, _: &[String]) {
+    report.step("tools", tools::ensure);
+    report.step("kmod-dkms", dkms);
+}
+
+/// What comes of the package for DKMS in a machine.
+pub(crate) fn dkms() -> Outcome {
+    dkms::dkms()
+}
+
+/// Makes the package for DKMS, in the folder that is named.
+pub(crate) fn kmod_deb(report: &mut Report, arguments: &[String]) {
+    report.step("kmod-deb", || {
+        if !cfg!(target_arch = "x86_64") {
+            return Outcome::skipped("the modules are for x86-64");
+        }
+        let folder = match arguments.first() {
+            Some(folder) => root().join(folder),
+            None => tools::target_dir().join("package/kmod"),
+        };
+        let made = dkms::package(&folder);
+        made.map(|package| println!("{}", package.display())).into()
+    });
 }
 
 /// The steps of the first two tasks, where the programs that they need are installed.

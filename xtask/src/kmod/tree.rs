@@ -5,10 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::build::{Modules, files, make, missing, modules_in, run_quietly};
+use super::build::{Modules, make, missing, modules_in, parts, run_quietly};
 use super::packages::{self, Kernel, out_folder};
 use crate::command::output_of;
-use crate::environment::root;
 use crate::outcome::Outcome;
 use crate::tools;
 
@@ -46,6 +45,7 @@ const MODULES: &[&str] = &[
     "ZSTD_DECOMPRESS",
     "ZSTD_2017",
     "TEST",
+    "PANIC_TEST",
 ];
 
 /// The option under which modules export what that kernel lacks.
@@ -157,15 +157,7 @@ fn unpacked(kernel: &Kernel, folder: &Path) -> Result<std::path::PathBuf, String
 /// it was is not built again.
 fn fill(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
-    let mut parts = files(&out_folder().join("rust"))?;
-    parts.retain(|(name, _)| name.ends_with(".a") || name.ends_with(".h"));
-    for (name, path) in files(&root().join("kmod"))? {
-        let is_source = name.ends_with(".c") || name.ends_with(".h");
-        if is_source || ["Kbuild", "Kconfig", "merge.lds"].contains(&name.as_str()) {
-            parts.push((name, path));
-        }
-    }
-    for (name, path) in parts {
+    for (name, path) in parts()? {
         let to = folder.join(name);
         let content =
             fs::read(&path).map_err(|error| format!("read {}: {error}", path.display()))?;
