@@ -8,35 +8,69 @@
 #[derive(Clone, Debug)]
 pub(crate) struct BitReader<'s> {
     src: &'s [u8],
-    /// The next bit, counted from the start of `src`.
-    at: usize,
+    /// Bits at hand, the next one lowest.
+    word: u64,
+    /// How many they are.
+    left: u32,
+    /// The bit after them, counted from the start of `src`.
+    end: usize,
 }
 
 impl<'s> BitReader<'s> {
     pub(crate) fn new(src: &'s [u8]) -> BitReader<'s> {
-        BitReader { src, at: 0 }
-    }
-
-    /// The next `count` bits, at most 24, without moving on.
-    pub(crate) fn peek(&self, count: u32) -> u32 {
-        let mut bytes = [0; 4];
-        let rest = self.src.get(self.at / 8..).unwrap_or_default();
-        match rest.first_chunk() {
-            Some(chunk) => bytes = *chunk,
-            None => bytes[..rest.len()].copy_from_slice(rest),
+        BitReader {
+            src,
+            word: 0,
+            left: 0,
+            end: 0,
         }
-        u32::from_le_bytes(bytes) >> (self.at % 8) & ((1 << count) - 1)
     }
 
+    /// Lets at least 24 bits be at hand.
+    #[inline(always)]
+    pub(crate) fn refill(&mut self) {
+        if self.left >= 24 {
+            return;
+        }
+        let at = self.end - self.left as usize;
+        let rest = self.src.get(at / 8..).unwrap_or_default();
+        let word = match rest.first_chunk() {
+            Some(chunk) => u64::from_le_bytes(*chunk),
+            None => last_word(rest),
+        };
+        self.word = word >> (at % 8);
+        self.left = 64 - at as u32 % 8;
+        self.end = at + self.left as usize;
+    }
+
+    /// The next `count` bits, of those at hand, without moving on.
+    #[inline(always)]
+    pub(crate) fn peek(&self, count: u32) -> u32 {
+        self.word as u32 & ((1 << count) - 1)
+    }
+
+    /// Moves on by `count` of the bits at hand.
+    #[inline(always)]
     pub(crate) fn skip(&mut self, count: u32) {
-        self.at += count as usize;
+        self.word >>= count;
+        self.left -= count;
     }
 
     /// Bytes that hold the bits read so far, `None` if the source has fewer.
     pub(crate) fn bytes_read(&self) -> Option<usize> {
-        let bytes = self.at.div_ceil(8);
+        let bytes = (self.end - self.left as usize).div_ceil(8);
         (bytes <= self.src.len()).then_some(bytes)
     }
+}
+
+/// Fewer than eight bytes as a number.
+#[cold]
+#[inline(never)]
+fn last_word(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 /// Reads bits from the end of a stream to its start.

@@ -9,9 +9,9 @@
 #[cfg(target_arch = "x86_64")]
 use super::bmi::has_bmi;
 use super::search;
-use crate::checked::{Checked, ensure};
 #[cfg(target_arch = "x86_64")]
-use crate::encode::ROOMY;
+use crate::ROOMY;
+use crate::checked::{Checked, ensure};
 use crate::encode::finder::index::{ChainCells, RowCells};
 use crate::encode::store::SequenceStore;
 

@@ -8,6 +8,7 @@
 //! is not in the chain. Per stream only the bits, the bits used and the place to write are needed
 //! from code to code: these fit in registers.
 
+use crate::ROOMY;
 use crate::bits::ReverseBitReader;
 use crate::huffman::{CODE_BITS_MAX, HuffmanTable, PairCell, TABLE_CELLS};
 
@@ -91,54 +92,83 @@ unsafe fn run_haswell(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
 /// As for [`run_plain`].
 #[inline(always)]
 unsafe fn run_singles(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
+    match table.log {
+        // SAFETY: as the caller promises; 7 codes of 7 bits, or 6 of 9, have 55 bits at most.
+        0..=7 if ROOMY => unsafe { run_in_turns::<7>(table, streams) },
+        // SAFETY: the same.
+        8..=9 if ROOMY => unsafe { run_in_turns::<6>(table, streams) },
+        // SAFETY: as the caller promises; 5 codes have 55 bits at most.
+        _ => unsafe { run_in_turns::<TURN>(table, streams) },
+    }
+}
+
+/// The same, by `N` codes of each stream in turn. The streams advance in step.
+///
+/// # Safety
+///
+/// As for [`run_plain`], and `N` codes have 55 bits at most.
+#[inline(always)]
+unsafe fn run_in_turns<const N: usize>(table: HuffmanTable<'_>, streams: &mut Streams<'_, '_>) {
     let cells = table.cells.as_ptr();
     let shift = 64 - table.log;
-    let out = streams.dst.as_mut_ptr();
-    let mut lanes = streams.lanes;
+    let each = streams.each;
+    let source = streams.src.as_ptr();
+    let start = streams.dst.as_mut_ptr();
+    // The part of each stream has room for this: the last one may be shorter than the others.
+    let room = each.min(streams.dst.len() - 3 * each);
+    let mut to = start;
     // The state that each code needs, apart.
-    let mut bits = lanes.map(|lane| lane.bits);
-    let mut to = lanes.map(|lane| out.wrapping_add(lane.to as usize));
+    let mut bits = streams.lanes.map(|lane| lane.bits);
+    // Where the bits at hand end, counted in bits from the start of the source: they are 56 and
+    // what is left of a division by 8.
+    let mut ends = streams.lanes.map(|lane| 8 * lane.at + lane.count);
     loop {
-        let turns = lanes
-            .map(|lane| lane.turns(TURN as u32))
-            .into_iter()
-            .min()
-            .unwrap_or(0);
+        let done = to.addr() - start.addr();
+        let behind = ends.into_iter().min().unwrap_or(0) / 8;
+        let behind = behind.saturating_sub((2 * AHEAD + BACK_MAX) as u32) as usize;
+        let turns = (behind / BACK_MAX).min((room - done) / N);
         if turns == 0 {
             break;
         }
         for _ in 0..turns {
             // Of each stream: the bits used in this turn, in the lowest byte.
-            let mut used = [0u64; 4];
-            for symbol in 0..TURN {
+            let mut used = [0_u32; 4];
+            for symbol in 0..N {
                 for lane in 0..4 {
                     let cell = cells.wrapping_add((bits[lane] >> shift) as usize);
                     // SAFETY: the table has a cell for each string of `log` bits. Read as one
                     // number, it stays one.
                     let cell =
-                        u64::from(u16::from_le(unsafe { cell.cast::<u16>().read_unaligned() }));
+                        u32::from(u16::from_le(unsafe { cell.cast::<u16>().read_unaligned() }));
                     bits[lane] <<= cell & 63;
-                    used[lane] += cell;
+                    used[lane] = used[lane].wrapping_add(cell);
+                    let place = to.wrapping_add(lane * each + symbol);
                     // SAFETY: `turns` was chosen so that each part has room for a byte from each
                     // cell.
-                    unsafe { to[lane].wrapping_add(symbol).write((cell >> 8) as u8) };
+                    unsafe { place.write((cell >> 8) as u8) };
                 }
             }
+            to = to.wrapping_add(N);
             for lane in 0..4 {
-                to[lane] = to[lane].wrapping_add(TURN);
+                let end = ends[lane];
+                let word = source
+                    .wrapping_add((end / 8) as usize)
+                    .wrapping_sub(2 * AHEAD);
                 // SAFETY: `turns` was chosen so that the word before the one at hand is in the
                 // source.
-                bits[lane] |= unsafe { lanes[lane].refill(streams.src, used[lane] & 0xff) };
+                let word = u64::from_le(unsafe { word.cast::<u64>().read_unaligned() });
+                bits[lane] |= word >> ((end | 56).wrapping_sub(used[lane]) & 63);
+                ends[lane] = end - (used[lane] & 0xff);
             }
         }
-        for lane in &mut lanes {
-            lane.to += turns * TURN as u32;
-        }
     }
-    for (lane, bits) in lanes.iter_mut().zip(bits) {
+    let done = (to.addr() - start.addr()) as u32;
+    for (lane, (bits, end)) in streams.lanes.iter_mut().zip(bits.into_iter().zip(ends)) {
         lane.bits = bits;
+        lane.count = 56 + end % 8;
+        lane.at = end / 8 - AHEAD as u32;
+        lane.to += done;
     }
-    streams.lanes = lanes;
 }
 
 /// Up to two codes at a time. Streams get ahead of each other; where one is done, its place is

@@ -176,7 +176,9 @@ impl<'w, 'o, 'd> Frames<'w, 'o, 'd> {
             _ => None,
         };
         let (mut state, dictionary) = self.load_dictionary()?;
-        self.hash = Xxh64::new(0);
+        if header.checksum {
+            self.hash = Xxh64::new(0);
+        }
         let window = usize::try_from(header.window_size).unwrap_or(usize::MAX);
         let block_size_max = header.block_size_max as usize;
         *src = src.get(header.size..).ok_or(Error::SrcSizeWrong)?;

@@ -16,9 +16,6 @@ macro_rules! proven_fn {
     };
 }
 
-/// Whether code may be large. In a kernel, where there are no vectors, it is to be small.
-pub(crate) const ROOMY: bool = cfg!(any(not(target_arch = "x86_64"), target_feature = "sse2"));
-
 pub(crate) mod block;
 pub(crate) mod block_encoder;
 pub(crate) mod compression_parameters;

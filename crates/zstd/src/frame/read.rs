@@ -178,8 +178,14 @@ const BLOCK_MAX: u32 = 128 << 10;
 const _: () = assert!(BLOCK_SIZE_MAX == 128 << 10);
 
 /// The little-endian number of `len` bytes (at most 8) at `at`.
+#[inline(always)]
 fn le(src: &[u8], at: usize, len: usize) -> u64 {
-    let bytes = src.iter().skip(at).take(len);
+    let rest = src.get(at..).unwrap_or_default();
+    if let Some(word) = rest.first_chunk() {
+        let end = 1_u64.checked_shl(len.saturating_mul(8) as u32);
+        return u64::from_le_bytes(*word) & end.map_or(u64::MAX, |end| end.wrapping_sub(1));
+    }
+    let bytes = rest.iter().take(len);
     bytes
         .rev()
         .fold(0, |number, &byte| number << 8 | u64::from(byte))

@@ -27,6 +27,7 @@ pub(crate) fn read_distribution(
     counts: &mut [i16],
 ) -> Result<Distribution, Error> {
     let mut bits = BitReader::new(src);
+    bits.refill();
     let log = bits.peek(4) + 5;
     bits.skip(4);
     if log > log_max {
@@ -37,6 +38,7 @@ pub(crate) fn read_distribution(
     let mut symbols = 0;
     while left > 0 {
         let count = counts.get_mut(symbols).ok_or(Error::Corruption)?;
+        bits.refill();
         // One of left + 2 values: the smaller ones take one bit less.
         // The lowest bit changes nothing, and shows the compiler that there is one.
         let width = ((left + 1) | 1).ilog2() + 1;
@@ -59,6 +61,7 @@ pub(crate) fn read_distribution(
                 left -= 1;
             }
             1 => loop {
+                bits.refill();
                 let zeros = bits.peek(2);
                 bits.skip(2);
                 symbols += zeros as usize;

@@ -65,6 +65,24 @@ const INVERSE_STEPS: [usize; 3] = {
     inverses
 };
 
+/// For each state of a symbol, in tables of 32, 64 and 128 cells: the smallest state that may follow
+/// and, in the upper half, the bits to read and add to it.
+static NEXT_STATES: [[u32; 2 * SMALL]; 3] = {
+    let mut tables = [[0; 2 * SMALL]; 3];
+    let mut i = 0;
+    while i < 3 {
+        let size = 32_usize << i;
+        let mut state = 1;
+        while state < 2 * size {
+            let bits = size.ilog2() - state.ilog2();
+            tables[i][state] = ((state << bits) - size) as u32 | bits << 16;
+            state += 1;
+        }
+        i += 1;
+    }
+    tables
+};
+
 /// As [`build_any`], for small tables in which no symbol has less than a cell, as most short blocks
 /// have them.
 ///
@@ -76,38 +94,34 @@ fn build_small(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
     // States of at most 128 cells are below 256; the one after the last is not used.
     let mut next = [0_u8; 64];
     let mut end = 0;
-    for ((symbol, &count), next) in (0_u8..).zip(counts).zip(&mut next) {
+    for (symbol, &count) in counts.iter().enumerate() {
         let mut at = end;
         end += usize::from(count.unsigned_abs());
-        *next = count.unsigned_abs() as u8;
+        next[symbol & 63] = count.unsigned_abs() as u8;
         loop {
-            if let Some(place) = order
-                .get_mut(at..)
-                .and_then(|rest| rest.first_chunk_mut::<8>())
-            {
-                *place = [symbol; 8];
-            }
+            // A symbol after the last cell has no cells.
+            let place = at.min(SMALL);
+            order[place..place + 8].fill(symbol as u8);
             at += 8;
             if at >= end {
                 break;
             }
         }
     }
-    let (size, log) = (cells.len(), cells.len().max(32).ilog2());
-    let inverse = INVERSE_STEPS.get(log as usize - 5).copied().unwrap_or(1);
-    let mut at = 0;
+    let kind = cells.len().max(32).ilog2() as usize - 5;
+    let (Some(states), Some(inverse)) = (NEXT_STATES.get(kind), INVERSE_STEPS.get(kind)) else {
+        return;
+    };
+    let mask = (cells.len() - 1) & (SMALL - 1);
+    let mut at = 0_usize;
     for cell in cells {
-        let symbol = usize::from(order[at & (SMALL - 1)]) & 63;
-        at = (at + inverse) & (size - 1);
-        let state = u32::from(next[symbol]);
-        next[symbol] = next[symbol].wrapping_add(1);
-        let bits = log - (state | 1).ilog2();
-        let first = (state << bits) - size as u32;
-        let meaning = meanings
-            .get(symbol)
-            .copied()
-            .unwrap_or(SymbolMeaning::new(0, 0));
-        *cell = self::cell(meaning, first as u16, bits as u8);
+        let symbol = usize::from(order[at & mask]) & 63;
+        at = at.wrapping_add(*inverse);
+        let state = next[symbol];
+        next[symbol] = state.wrapping_add(1);
+        let next = u64::from(states[usize::from(state)]) << 32;
+        let meaning = meanings.get(symbol).map_or(0, |meaning| meaning.0);
+        *cell = (meaning | next).to_le_bytes();
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::super::access::{IndexedBytes, PositionTable, Store, opaque};
 use super::PairHashes;
+use crate::ROOMY;
 use crate::checked::Checked;
-use crate::encode::ROOMY;
 use crate::encode::finder::index::{INDEX_LOG, put_aside};
 use crate::encode::params::DoubleFast;
 use crate::encode::store::SequenceStore;

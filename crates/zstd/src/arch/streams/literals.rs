@@ -1,8 +1,8 @@
 //! Huffman-coded literals.
 
 use super::Out;
+use crate::ROOMY;
 use crate::bits::put_bytes;
-use crate::encode::ROOMY;
 
 /// Writes `literals` as one stream, with codes of at most `longest` bits. The number of bytes, or
 /// `None` if they do not fit.
