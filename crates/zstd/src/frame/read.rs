@@ -182,7 +182,8 @@ const _: () = assert!(BLOCK_SIZE_MAX == 128 << 10);
 fn le(src: &[u8], at: usize, len: usize) -> u64 {
     let rest = src.get(at..).unwrap_or_default();
     if let Some(word) = rest.first_chunk() {
-        let end = 1_u64.checked_shl(len.saturating_mul(8) as u32);
+        let bits = u32::try_from(len).map_or(64, |len| len.saturating_mul(8));
+        let end = 1_u64.checked_shl(bits);
         return u64::from_le_bytes(*word) & end.map_or(u64::MAX, |end| end.wrapping_sub(1));
     }
     let bytes = rest.iter().take(len);

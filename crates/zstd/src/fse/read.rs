@@ -65,8 +65,8 @@ const INVERSE_STEPS: [usize; 3] = {
     inverses
 };
 
-/// For each state of a symbol, in tables of 32, 64 and 128 cells: the smallest state that may follow
-/// and, in the upper half, the bits to read and add to it.
+/// For each state of a symbol, in tables of 32, 64 and 128 cells: the smallest state that may
+/// follow and, in the upper half, the bits to read and add to it.
 static NEXT_STATES: [[u32; 2 * SMALL]; 3] = {
     let mut tables = [[0; 2 * SMALL]; 3];
     let mut i = 0;
