@@ -273,6 +273,13 @@ impl Erofs {
             let what = "plain cluster is shorter than its extent";
             return Err(Error::corrupt(what, inode.at.at, len));
         }
+        // Linux reads all of it.
+        if let StoredPlace::Data { device, at } = place
+            && stored_len > len
+        {
+            let last = at.saturating_add(stored_len).saturating_sub(1);
+            self.read_stored(&mut [0], device, last)?;
+        }
         let after = |place: StoredPlace, skip: u64| place.after(skip);
         let piece = |from: u64, end: u64, skip| Piece {
             from,

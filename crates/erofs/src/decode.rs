@@ -60,11 +60,10 @@ impl Erofs {
     /// Decodes as much of a cluster as is shown. Returns the length of the whole content of zstd
     /// and deflate; of the other codecs, that of the shown part.
     pub(crate) fn decode(&self, cluster: &StoredCluster, content: &mut Vec<u8>) -> Result<u64> {
-        content.clear();
+        // Old content is overwritten.
         content.resize(to_usize(cluster.len), 0);
         self.with_decoder(|worker| {
             let mut stored = std::mem::take(&mut worker.stored);
-            stored.clear();
             stored.resize(to_usize(cluster.stored_len), 0);
             let result = self.decode_with(&mut worker.decoder, cluster, &mut stored, content);
             worker.stored = stored;

@@ -119,6 +119,8 @@ pub struct Superblock {
     pub(crate) xattr_at: u64,
     pub(crate) prefix_count: u8,
     pub(crate) prefixes_at: u64,
+    /// Of the prefixes, the one of digests, if the image has them.
+    pub(crate) digest_prefix: Option<u8>,
     pub(crate) has_filters: bool,
     /// Bit by bit, the codecs in [`ALGORITHMS`].
     pub(crate) algorithms: u16,
@@ -283,6 +285,8 @@ impl Superblock {
             // As in Linux, without asking for the feature.
             prefix_count: u8_at(bytes, 91),
             prefixes_at: u64::from(u32_at(bytes, 92)) << 2,
+            digest_prefix: (u32_at(bytes, 8) & compat::ISHARE_XATTRS != 0)
+                .then_some(u8_at(bytes, 105)),
             has_filters: u32_at(bytes, 8) & compat::XATTR_FILTER != 0 && u8_at(bytes, 104) == 0,
             // Without settings, the field is another one, and lz4 is the only codec.
             algorithms: if has_settings { u16_at(bytes, 84) } else { 1 },

@@ -14,7 +14,7 @@ use tree::{Error, Result, Xattr, to_u64};
 use crate::fields::{u8_at, u16_at, u32_at};
 use crate::image::{Erofs, LongPrefix};
 use crate::inode::{Inode, MetaAt};
-use crate::superblock::compat;
+use crate::superblock::{SUPERBLOCK_AT, compat};
 
 /// Bytes of `struct erofs_xattr_ibody_header`, of a shared attribute's number, and of an entry.
 pub(crate) const HEADER_BYTES: usize = 12;
@@ -172,6 +172,11 @@ impl Erofs {
             return Ok(known);
         }
         let superblock = &self.superblock;
+        let is_none = |&prefix: &u8| prefix >= superblock.prefix_count;
+        if let Some(prefix) = superblock.digest_prefix.filter(is_none) {
+            let what = "prefix of digests is not one of the long prefixes";
+            return Err(Error::corrupt(what, SUPERBLOCK_AT, prefix.into()));
+        }
         let is_plain = superblock.compat & compat::PLAIN_XATTR_PFX != 0;
         let in_metabox = !is_plain && superblock.metabox.is_some();
         let packed = superblock.packed.filter(|_| !is_plain && !in_metabox);

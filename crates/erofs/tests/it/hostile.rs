@@ -348,6 +348,42 @@ fn a_plain_cluster_is_shorter_than_its_logical_cluster() {
     }
 }
 
+/// Linux 7.0 looks for it when it mounts an image.
+#[test]
+fn the_prefix_of_digests_is_not_there() {
+    for (bit, count, number, finds) in [
+        (0, 0, 0, false),
+        (0x20, 0, 0, true),
+        (0x20, 1, 0, false),
+        (0x20, 1, 1, true),
+    ] {
+        let mut hand = Hand::new(0x40, &with_file());
+        hand.inode(8, FILE, PLAIN, 0, 5);
+        hand.put(1024 + 8, &[bit]);
+        hand.put(1024 + 91, &[count]);
+        hand.put(1024 + 92, &(6 * BLOCK as u32 / 4).to_le_bytes());
+        hand.put(1024 + 105, &[number]);
+        hand.put(6 * BLOCK, &[2, 0, 1, b'x']);
+        let found = hand.findings();
+        let words = "prefix of digests is not one of the long prefixes";
+        assert_eq!(found.contains(words), finds, "{found}");
+        assert_eq!(found.is_empty(), !finds, "{found}");
+    }
+}
+
+/// Linux reads all of a cluster, also what no file shows.
+#[test]
+fn a_plain_cluster_ends_beyond_the_image() {
+    for (length, finds) in [(11 * BLOCK, false), (11 * BLOCK + 1, true)] {
+        let hand = with_records(5000, &[[length as u32, 5 * BLOCK as u32, 0]]);
+        assert_eq!(hand.0.len(), 16 * BLOCK);
+        let found = hand.findings();
+        let words = "data lies beyond the end of the erofs image";
+        assert_eq!(found.contains(words), finds, "{found}");
+        assert_eq!(found.is_empty(), !finds, "{found}");
+    }
+}
+
 #[test]
 fn shared_attributes_are_in_no_metabox() {
     for (bit, finds) in [(0, false), (8, true)] {
