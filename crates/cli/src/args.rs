@@ -6,11 +6,13 @@ use crate::bar;
 use crate::cat::Cat;
 use crate::check::Check;
 use crate::copy::Copy;
+use crate::delta::Delta;
 use crate::diff::Diff;
 use crate::info::Info;
 use crate::ls::Ls;
 use crate::manifest::Manifest;
 use crate::mount::Mount;
+use crate::patch::Patch;
 use crate::plan::Plan;
 use crate::receive::Receive;
 use crate::send::Send;
@@ -62,6 +64,8 @@ Examples:
   restow usage photos.btrfs           show where its bytes are
   restow plan photos                  which codec and level to choose
   restow mount photos.tar /mnt        mount it, without unpacking
+  restow delta v1.squashfs v2.squashfs update.patch
+                                      the difference of two images
   restow stream verify home.stream    verify the output of `btrfs send`
   restow help copy                    show help for a command
 
@@ -89,6 +93,8 @@ pub(crate) enum Command {
     Send(Send),
     Mount(Box<Mount>),
     Unmount(Unmount),
+    Delta(Delta),
+    Patch(Patch),
 }
 
 impl Command {
@@ -107,7 +113,9 @@ impl Command {
             | Command::Plan(_)
             | Command::Receive(_)
             | Command::Mount(_)
-            | Command::Unmount(_) => false,
+            | Command::Unmount(_)
+            | Command::Delta(_)
+            | Command::Patch(_) => false,
         }
     }
 }

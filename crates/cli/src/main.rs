@@ -9,6 +9,7 @@ mod cat;
 mod check;
 mod compat;
 mod copy;
+mod delta;
 mod diff;
 mod info;
 mod ls;
@@ -18,6 +19,7 @@ mod mount;
 mod options;
 #[cfg(feature = "pages")]
 mod pages;
+mod patch;
 mod plan;
 mod receive;
 mod send;
@@ -109,6 +111,8 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
         Command::Send(args) => send::run(args).map(|()| true)?,
         Command::Mount(args) => return mount::run(args),
         Command::Unmount(args) => unmount::run(args).map(|()| true)?,
+        Command::Delta(args) => delta::run(args).map(|()| true)?,
+        Command::Patch(args) => patch::run(args).map(|()| true)?,
         Command::Usage(args) => usage::run(args).map(|()| true)?,
     };
     Ok(if is_clean {

@@ -18,6 +18,7 @@ mod joined;
 mod open_options;
 mod overlay;
 mod partitions;
+pub mod patch;
 pub mod plan;
 mod receive;
 mod replayed;

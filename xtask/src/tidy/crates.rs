@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("btrfs", &["codec", "tree", "xxhash"]),
     ("erofs", &["codec", "tree", "xxhash"]),
     ("oci", &["codec", "tree"]),
+    ("delta", &["linux", "tree", "xxhash", "zstd"]),
     ("sendstream", &["codec", "linux", "tree"]),
     ("fuse", &["linux", "tree"]),
     (
@@ -29,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "btrfs",
             "codec",
+            "delta",
             "erofs",
             "linux",
             "oci",

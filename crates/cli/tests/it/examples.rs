@@ -12,7 +12,7 @@ use testkit::{TempDir, tool};
 use super::{restow, run_in};
 
 /// The commands that have a help text; the first is the program itself.
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 22] = [
     "",
     "copy",
     "ls",
@@ -33,6 +33,8 @@ const COMMANDS: [&str; 20] = [
     "receive",
     "mount",
     "unmount",
+    "delta",
+    "patch",
 ];
 
 /// Stand-ins for what examples call besides restow: name and script.
@@ -197,6 +199,8 @@ fn make_fixture(dir: &Path) -> Option<()> {
         "src.squashfs",
         "image.squashfs",
         "live.squashfs",
+        "v1.squashfs",
+        "v2.squashfs",
         "src.erofs",
         "src.btrfs",
         "image.btrfs",
@@ -210,6 +214,9 @@ fn make_fixture(dir: &Path) -> Option<()> {
         }
     }
     copy("src", "oci:images:base", &[]);
+    let delta = ["delta", "-q", "v1.squashfs", "v2.squashfs", "v1-v2.patch"];
+    let (code, _, words) = run_in(dir, delta);
+    assert_eq!((code, &*words), (0, ""));
     fs::write(dir.join("config.json"), "{}").unwrap();
     fs::write(dir.join("file_contexts"), "/.* u:r:file:s0\n").unwrap();
     // Whatever was compared with the tree that it was made of.

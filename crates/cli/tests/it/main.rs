@@ -9,6 +9,7 @@ mod cloned; // directories that share their data with the source
 mod compat; // the command lines of other programs
 mod copy; // directories and tar archives in all directions, compared by programs that are not ours
 mod cpio; // archives of cpio, and initramfs
+mod delta; // patches between images, made and applied
 mod disk_files; // disk files of virtual machines
 mod erofs; // EROFS images
 mod escapes; // names that would steer a terminal, printed by every command

@@ -30,7 +30,7 @@ fn help_of_every_subcommand() {
     let here = Path::new("/");
     for command in [
         "copy", "ls", "cat", "diff", "manifest", "info", "usage", "check", "plan", "receive",
-        "send", "mount", "unmount",
+        "send", "mount", "unmount", "delta", "patch",
     ] {
         let (code, help, words) = run_in(here, [command, "--help"]);
         assert_eq!((code, &*words), (0, ""));

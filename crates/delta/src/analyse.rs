@@ -1,0 +1,253 @@
+//! Finds out how a segment of the new file is made from the old file.
+
+use std::ops::Range;
+
+use tree::{ReadAt, Result, to_usize};
+use zstd::Frame;
+
+use crate::encoder::Encoder;
+use crate::format::{ENCODERS_MAX, Source};
+use crate::index::{Anchor, anchors};
+use crate::old::{OldFile, Recent, decoded, is_table, read, tables};
+use crate::scan::{Segment, SegmentKind};
+
+/// Frames that are tried with all levels one after the other without success before the others are
+/// taken to be of another encoder.
+const SEARCHES_MAX: u32 = 24;
+/// The content for which the parameters of archives are chosen, and whose frames have a checksum.
+const ARCHIVE_PART_BYTES: u32 = 2 << 20;
+/// Levels in the order in which they are tried: the usual ones first.
+const LEVELS: [i16; 22] = [
+    3, 15, 19, 1, 9, 5, 6, 2, 4, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 20, 21, 22,
+];
+
+/// A step of making a segment.
+pub(crate) enum Step {
+    Copy {
+        at: u64,
+        bytes: u64,
+    },
+    /// These of the segment's bytes.
+    Take(Range<usize>),
+    /// All of the segment's bytes, from content.
+    Encode {
+        content: Vec<u8>,
+        encoder: Encoder,
+    },
+    Zeros,
+}
+
+/// How a segment is made.
+pub(crate) struct Piece {
+    pub(crate) segment: Segment,
+    /// Its bytes, unless they are zeros.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) steps: Vec<Step>,
+    /// Bytes like those that are taken or encoded.
+    pub(crate) sources: Vec<Source>,
+    /// The keys by which later segments find this one.
+    pub(crate) keys: Vec<u32>,
+    /// A frame that no encoder makes.
+    pub(crate) is_foreign: bool,
+}
+
+/// The encoders that made frames so far.
+pub(crate) struct KnownEncoders {
+    /// With the number of frames, the most frequent first.
+    counts: Vec<(Encoder, u64)>,
+    searches_left: u32,
+}
+
+impl KnownEncoders {
+    pub(crate) fn new() -> Self {
+        KnownEncoders {
+            counts: Vec::new(),
+            searches_left: SEARCHES_MAX,
+        }
+    }
+
+    /// Learns from a piece.
+    pub(crate) fn learn(&mut self, piece: &Piece) {
+        for step in &piece.steps {
+            let Step::Encode { encoder, .. } = step else {
+                continue;
+            };
+            self.searches_left = SEARCHES_MAX;
+            let known = self.counts.iter().position(|(known, _)| known == encoder);
+            if let Some(known) = known {
+                self.counts[known].1 += 1;
+            } else if self.counts.len() < ENCODERS_MAX {
+                self.counts.push((*encoder, 1));
+            }
+        }
+        if piece.is_foreign {
+            self.searches_left = self.searches_left.saturating_sub(1);
+        }
+        self.counts
+            .sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    }
+
+    /// The encoders to try, for a frame with or without a checksum.
+    fn candidates(&self, has_checksum: bool) -> impl Iterator<Item = Encoder> {
+        let known = self.counts.iter().map(|(encoder, _)| *encoder);
+        let searched = if self.searches_left > 0 {
+            &LEVELS[..]
+        } else {
+            &[]
+        };
+        let searched = searched.iter().flat_map(move |level| {
+            let sizes: &[u32] = if has_checksum {
+                &[ARCHIVE_PART_BYTES, 0]
+            } else {
+                &[0]
+            };
+            sizes
+                .iter()
+                .map(move |sized| Encoder::new(*level, has_checksum, *sized))
+        });
+        known
+            .filter(move |it| it.checksum == has_checksum)
+            .chain(searched)
+    }
+}
+
+/// The new file, and what is known while its segments are looked at.
+pub(crate) struct Analysis<'a> {
+    pub(crate) old: &'a OldFile<'a>,
+    pub(crate) new: &'a dyn ReadAt,
+    pub(crate) segments: Vec<Segment>,
+    /// Segments that may be tables.
+    tables: Vec<u32>,
+    pub(crate) recent: Recent,
+    pub(crate) known: KnownEncoders,
+}
+
+/// The memory of a worker.
+#[derive(Default)]
+pub(crate) struct Worker {
+    decoding: Vec<u8>,
+    encoding: Vec<u8>,
+    encoded: Vec<u8>,
+}
+
+impl<'a> Analysis<'a> {
+    pub(crate) fn new(old: &'a OldFile<'a>, new: &'a dyn ReadAt, segments: Vec<Segment>) -> Self {
+        Analysis {
+            tables: tables(&segments),
+            old,
+            new,
+            segments,
+            recent: Recent::default(),
+            known: KnownEncoders::new(),
+        }
+    }
+
+    pub(crate) fn piece(&self, worker: &mut Worker, number: usize) -> Result<Piece> {
+        let segment = self.segments[number];
+        let mut piece = Piece {
+            segment,
+            bytes: Vec::new(),
+            steps: vec![Step::Zeros],
+            sources: Vec::new(),
+            keys: Vec::new(),
+            is_foreign: false,
+        };
+        match segment.kind {
+            SegmentKind::Zeros => {}
+            SegmentKind::Plain => {
+                piece.bytes = read(self.new, &segment)?;
+                self.plain(&mut piece)?;
+            }
+            SegmentKind::Frame { content_bytes } => {
+                piece.bytes = read(self.new, &segment)?;
+                self.frame(&mut piece, content_bytes, number, worker)?;
+            }
+        }
+        Ok(piece)
+    }
+
+    fn frame(
+        &self,
+        piece: &mut Piece,
+        content_bytes: u32,
+        number: usize,
+        worker: &mut Worker,
+    ) -> Result<()> {
+        let bytes = u64::from(piece.segment.bytes);
+        if let Some(at) = self.old.equal_frame(&piece.bytes)? {
+            piece.steps = vec![Step::Copy { at, bytes }];
+            return Ok(());
+        }
+        let content = decoded(&piece.bytes, content_bytes, &mut worker.decoding);
+        let made = content.and_then(|content| {
+            let encoder = self.encoder(&content, &piece.bytes, worker)?;
+            Some((content, encoder))
+        });
+        let Some((content, encoder)) = made else {
+            piece.is_foreign = true;
+            piece.steps = vec![Step::Take(0..piece.bytes.len())];
+            return Ok(());
+        };
+        let found = anchors(&content);
+        piece.sources = self.old.voted(&found, content.len(), &self.recent);
+        if is_table(&piece.segment) {
+            let rank = self.tables.binary_search(&(number as u32)).unwrap_or(0);
+            let near = self.old.tables_near(self.tables.len() - rank);
+            let missing: Vec<Source> = near.filter(|it| !piece.sources.contains(it)).collect();
+            piece.sources.extend(missing);
+        }
+        piece.keys = keys(&found);
+        piece.steps = vec![Step::Encode { content, encoder }];
+        Ok(())
+    }
+
+    /// The encoder that gives `stored` for `content`.
+    fn encoder(&self, content: &[u8], stored: &[u8], worker: &mut Worker) -> Option<Encoder> {
+        let Ok(Frame::Zstd(header)) = Frame::parse(stored) else {
+            return None;
+        };
+        let room = zstd::compress_bound(content.len());
+        self.known.candidates(header.checksum).find(|encoder| {
+            let needed = encoder.workspace_bytes(content.len() as u32);
+            if worker.encoding.len() < needed {
+                worker.encoding.resize(needed, 0);
+            }
+            worker.encoded.resize(room.max(worker.encoded.len()), 0);
+            let len = encoder.encode(&mut worker.encoded, content, &mut worker.encoding);
+            len.is_ok_and(|len| worker.encoded[..len] == *stored)
+        })
+    }
+
+    fn plain(&self, piece: &mut Piece) -> Result<()> {
+        let found = anchors(&piece.bytes);
+        let copies = self.old.copies(&piece.bytes, &found)?;
+        piece.steps.clear();
+        let ends = copies.iter().map(|it| (it.from, it.to));
+        let ends = ends.chain([(piece.bytes.len(), piece.bytes.len())]);
+        let mut done = 0;
+        for (number, (from, to)) in ends.enumerate() {
+            if done < from {
+                piece.steps.push(Step::Take(done..from));
+                let before = number.checked_sub(1).map(|before| &copies[before]);
+                let gap = self.old.gap(before, copies.get(number), from - done);
+                piece.sources.extend(gap);
+                let inside = |it: &&Anchor| (done..from).contains(&to_usize(it.offset));
+                let inside: Vec<Anchor> = found.iter().filter(inside).copied().collect();
+                piece
+                    .sources
+                    .extend(self.old.voted(&inside, from - done, &self.recent));
+                piece.keys.extend(keys(&inside));
+            }
+            if let Some(copy) = copies.get(number) {
+                let (at, bytes) = (copy.old_at, tree::to_u64(to - from));
+                piece.steps.push(Step::Copy { at, bytes });
+            }
+            done = to;
+        }
+        Ok(())
+    }
+}
+
+fn keys(anchors: &[Anchor]) -> Vec<u32> {
+    anchors.iter().map(|anchor| anchor.key).collect()
+}

@@ -1,0 +1,566 @@
+//! Applies a patch while it comes in.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+use std::io::{self, Read};
+
+use tree::{Error, Progress, ReadAt, Sha256, to_u64, to_usize};
+use zstd::{DecodeOptions, Dictionary};
+
+use crate::destination::{Destination, HEAD_BYTES, new_io};
+use crate::encoder::Encoder;
+use crate::format::{
+    HEADER_BYTES, Header, Operation, OperationReader, PART_HEADER_BYTES, PartHeader, Source,
+    parse_sources, part_memory, prefix_bytes,
+};
+use crate::{APPLY_MEMORY_BYTES, PatchError};
+
+/// Bytes that are copied at a time.
+const COPY_BYTES: usize = 256 << 10;
+
+/// Bytes of memory for the buffers that all parts share.
+pub(crate) fn shared_memory(encoders: &[Encoder]) -> u64 {
+    let (encoded, workspace) = encoder_memory(encoders);
+    [
+        zstd::DECOMPRESS_WORKSPACE_SIZE,
+        COPY_BYTES,
+        encoded,
+        workspace,
+    ]
+    .into_iter()
+    .fold(0, |sum, bytes| to_u64(bytes).saturating_add(sum))
+}
+
+/// The lengths of the buffer for encoded bytes and of the workspace.
+fn encoder_memory(encoders: &[Encoder]) -> (usize, usize) {
+    let contents = encoders.iter().map(|encoder| encoder.content_bytes_max);
+    let content = contents.max().unwrap_or(0);
+    let encoded = match content {
+        0 => 0,
+        content => zstd::compress_bound(to_usize(content)),
+    };
+    let workspaces = (encoders.iter()).map(|it| it.workspace_bytes(it.content_bytes_max));
+    (encoded, workspaces.max().unwrap_or(0))
+}
+
+/// How a patch is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ApplyOptions {
+    /// Bytes of memory that the buffers of a patch may take.
+    pub memory_bytes: u64,
+}
+
+impl Default for ApplyOptions {
+    fn default() -> Self {
+        ApplyOptions {
+            memory_bytes: APPLY_MEMORY_BYTES,
+        }
+    }
+}
+
+tree::setters!(ApplyOptions { memory_bytes: u64 });
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Bytes of the patch.
+    pub patch_bytes: u64,
+    /// Bytes of the new file.
+    pub new_bytes: u64,
+    /// Bytes of the new file that an earlier run had written.
+    pub resumed_bytes: u64,
+}
+
+/// A patch that is read once, from its beginning to its end.
+#[derive(Debug)]
+pub struct Patch<R> {
+    input: R,
+    /// Bytes read.
+    at: u64,
+    header: Header,
+}
+
+impl<R: Read> Patch<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// [`PatchError::Patch`].
+    pub fn open(mut input: R) -> Result<Patch<R>, PatchError> {
+        let mut bytes = [0; HEADER_BYTES];
+        read_exact(&mut input, &mut bytes, 0)?;
+        Ok(Patch {
+            input,
+            at: to_u64(HEADER_BYTES),
+            header: Header::parse(&bytes).map_err(PatchError::Patch)?,
+        })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Makes the new file of the old one. Of an old file that is a block device, only as many bytes
+    /// are read as the patch was made from.
+    ///
+    /// Nothing is written unless the memory is allowed, the encoders are those of the patch and the
+    /// length of the old file is right; nothing is written to a device unless the SHA-256 of the
+    /// old file is. The new file gets its name, or the device its first bytes, when the SHA-256 of
+    /// the whole is right.
+    ///
+    /// # Errors
+    /// As [`PatchError`] lists them.
+    pub fn apply(
+        self,
+        old: &dyn ReadAt,
+        mut new: Destination,
+        options: &ApplyOptions,
+        progress: &dyn Progress,
+    ) -> Result<Applied, PatchError> {
+        let header = self.header;
+        let allowed = options.memory_bytes;
+        let shared = shared_memory(&header.encoders);
+        let needed = header.memory_bytes.max(shared);
+        if needed > allowed {
+            return Err(PatchError::Memory { needed, allowed });
+        }
+        for encoder in &header.encoders {
+            if encoder.probed().map_err(PatchError::Patch)? != encoder.probe_sha256 {
+                let level = encoder.level.into();
+                return Err(PatchError::Encoder { level });
+            }
+        }
+        let found = old.size().map_err(PatchError::Old)?;
+        if found < header.old_bytes {
+            let needed = header.old_bytes;
+            return Err(PatchError::OldLength { found, needed });
+        }
+        if new.is_device() {
+            verify_old(old, &header)?;
+        }
+        new.begin(header.new_bytes)?;
+        progress.expect(None, Some(header.new_bytes));
+        let (encoded, workspace) = encoder_memory(&header.encoders);
+        let mut applier = Applier {
+            input: self.input,
+            patch_at: self.at,
+            header: &header,
+            old,
+            is_resuming: new.resumes(),
+            new,
+            made: 0,
+            resumed: 0,
+            digest: Sha256::new(),
+            decoding: vec![0; zstd::DECOMPRESS_WORKSPACE_SIZE],
+            copied: vec![0; COPY_BYTES],
+            encoded: vec![0; encoded],
+            workspace: vec![0; workspace],
+            progress,
+        };
+        let mut arena = vec![0; to_usize(needed.saturating_sub(shared))];
+        for _ in 0..header.parts {
+            applier.part(&mut arena)?;
+        }
+        applier.finish()
+    }
+}
+
+/// Compares the old file with the patch.
+fn verify_old(old: &dyn ReadAt, header: &Header) -> Result<(), PatchError> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut left = header.old_bytes;
+    while left > 0 {
+        let at = header.old_bytes.saturating_sub(left);
+        let (chunk, _) = buffer.split_at_mut(COPY_BYTES.min(to_usize(left)));
+        old.read_exact_at(chunk, at).map_err(PatchError::Old)?;
+        digest.update(chunk);
+        left = left.saturating_sub(to_u64(chunk.len()));
+    }
+    let (found, needed) = (digest.finish(), header.old_sha256);
+    if found == needed {
+        Ok(())
+    } else {
+        Err(PatchError::OldDiffers { found, needed })
+    }
+}
+
+fn read_exact(input: &mut impl Read, buffer: &mut [u8], at: u64) -> Result<(), PatchError> {
+    input.read_exact(buffer).map_err(|error| {
+        PatchError::Patch(match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::corrupt("patch ends too early", at, to_u64(buffer.len()))
+            }
+            _ => error.into(),
+        })
+    })
+}
+
+/// A broken rule of the patch.
+fn damaged(what: &'static str, at: u64, got: u64) -> PatchError {
+    PatchError::Patch(Error::corrupt(what, at, got))
+}
+
+struct Applier<'a, R> {
+    input: R,
+    /// Bytes read of the patch.
+    patch_at: u64,
+    header: &'a Header,
+    old: &'a dyn ReadAt,
+    new: Destination,
+    /// Whether the next part may be there already.
+    is_resuming: bool,
+    /// Bytes made of the new file.
+    made: u64,
+    resumed: u64,
+    digest: Sha256,
+    decoding: Vec<u8>,
+    copied: Vec<u8>,
+    encoded: Vec<u8>,
+    workspace: Vec<u8>,
+    progress: &'a dyn Progress,
+}
+
+impl<R: Read> Applier<'_, R> {
+    /// Reads a part, verifies it, and makes its bytes unless they are there.
+    fn part(&mut self, arena: &mut [u8]) -> Result<(), PatchError> {
+        let place = self.patch_at;
+        let mut bytes = [0; PART_HEADER_BYTES];
+        read_exact(&mut self.input, &mut bytes, place)?;
+        let part = PartHeader::parse(&bytes, place).map_err(PatchError::Patch)?;
+        let what = "part of the patch needs more memory than its header says";
+        let packed_bytes = part.packed_bytes();
+        if packed_bytes > to_u64(arena.len()) {
+            return Err(damaged(what, place, packed_bytes));
+        }
+        let (packed, rest) = arena.split_at_mut(to_usize(packed_bytes));
+        let packed_at = place.saturating_add(to_u64(PART_HEADER_BYTES));
+        read_exact(&mut self.input, packed, packed_at)?;
+        self.patch_at = packed_at.saturating_add(packed_bytes);
+        self.verify_part(&part, &bytes, packed, place)?;
+        if self.is_resuming && self.has_part(&part)? {
+            return Ok(());
+        }
+        let (list, frame) = packed.split_at(to_usize(part.sources_bytes));
+        let made = self.header.old_bytes.saturating_add(self.made);
+        let sources = parse_sources(list, packed_at, made).map_err(PatchError::Patch)?;
+        let needed = part_memory(&part, &sources).saturating_sub(packed_bytes);
+        if needed > to_u64(rest.len()) {
+            return Err(damaged(what, place, needed));
+        }
+        self.make_part(&part, &sources, frame, rest, place)
+            .map_err(|error| match error {
+                // The part is as it was made, so its sources may not be.
+                PatchError::Patch(_) => match verify_old(self.old, self.header) {
+                    Ok(()) => error,
+                    Err(other) => other,
+                },
+                error => error,
+            })
+    }
+
+    /// Makes the bytes of a part, whose digest is right.
+    fn make_part(
+        &mut self,
+        part: &PartHeader,
+        sources: &[Source],
+        frame: &[u8],
+        memory: &mut [u8],
+        place: u64,
+    ) -> Result<(), PatchError> {
+        let (prefix, rest) = memory.split_at_mut(to_usize(prefix_bytes(sources)));
+        let (content, stored) = rest.split_at_mut(to_usize(part.content_bytes));
+        self.read_sources(sources, prefix, stored, place)?;
+        let options = DecodeOptions::new().dictionary(Dictionary::raw(prefix));
+        let decoded = options.decompress(content, frame, &mut self.decoding);
+        if decoded != Ok(content.len()) {
+            let what = "content of a part is not a zstd frame of its length";
+            return Err(damaged(what, place, to_u64(frame.len())));
+        }
+        let (operations, content) = content.split_at(to_usize(part.operations_bytes));
+        if self.operate(operations, content, part, place)? != part.new_sha256 {
+            return Err(damaged(
+                "part of the patch does not make its bytes",
+                place,
+                part.new_bytes,
+            ));
+        }
+        Ok(())
+    }
+
+    fn verify_part(
+        &self,
+        part: &PartHeader,
+        bytes: &[u8; PART_HEADER_BYTES],
+        packed: &[u8],
+        place: u64,
+    ) -> Result<(), PatchError> {
+        let (_, covered) = bytes.split_at(part.sha256.len());
+        let mut digest = Sha256::new();
+        digest.update(covered);
+        digest.update(packed);
+        if digest.finish() != part.sha256 {
+            let got = covered.first().copied().unwrap_or(0).into();
+            return Err(damaged(
+                "part of the patch does not have its SHA-256",
+                place,
+                got,
+            ));
+        }
+        if part.new_bytes > self.header.new_bytes.saturating_sub(self.made) {
+            let what = "part of the patch makes more than the new file";
+            return Err(damaged(what, place, part.new_bytes));
+        }
+        Ok(())
+    }
+
+    /// Whether an earlier run has written the part. If not, its bytes and those behind it go.
+    fn has_part(&mut self, part: &PartHeader) -> Result<bool, PatchError> {
+        // The first bytes of a device are written last.
+        let is_head = self.new.is_device() && self.made < to_u64(HEAD_BYTES);
+        if !is_head {
+            let (mut found, mut whole) = (Sha256::new(), self.digest.clone());
+            let mut left = part.new_bytes;
+            while left > 0 {
+                let at = self
+                    .made
+                    .saturating_add(part.new_bytes.saturating_sub(left));
+                let (chunk, _) = self.copied.split_at_mut(COPY_BYTES.min(to_usize(left)));
+                match self.new.read(chunk, at) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+                    Err(error) => return Err(new_io(error)),
+                }
+                found.update(chunk);
+                whole.update(chunk);
+                left = left.saturating_sub(to_u64(chunk.len()));
+            }
+            if left == 0 && found.finish() == part.new_sha256 {
+                self.digest = whole;
+                self.made = self.made.saturating_add(part.new_bytes);
+                self.resumed = self.resumed.saturating_add(part.new_bytes);
+                self.progress.advance(0, part.new_bytes);
+                return Ok(true);
+            }
+            self.is_resuming = false;
+            self.new.cut(self.made).map_err(new_io)?;
+        }
+        Ok(false)
+    }
+
+    /// Reads bytes of OLD, or of NEW before `self.made`.
+    fn read(&self, buffer: &mut [u8], at: u64) -> Result<(), PatchError> {
+        match at.checked_sub(self.header.old_bytes) {
+            None => self.old.read_exact_at(buffer, at).map_err(PatchError::Old),
+            Some(at) => self.new.read(buffer, at).map_err(new_io),
+        }
+    }
+
+    /// Whether a range lies in one of the two files.
+    fn is_in_one_file(&self, at: u64, bytes: u64) -> bool {
+        let old = self.header.old_bytes;
+        at >= old || at.saturating_add(bytes) <= old
+    }
+
+    fn read_sources(
+        &mut self,
+        sources: &[Source],
+        mut prefix: &mut [u8],
+        stored: &mut [u8],
+        place: u64,
+    ) -> Result<(), PatchError> {
+        for source in sources {
+            if !self.is_in_one_file(source.at, source.stored_bytes.into()) {
+                let what = "source of the patch lies in two files";
+                return Err(damaged(what, place, source.at));
+            }
+            let (part, rest) = prefix.split_at_mut(to_usize(source.prefix_bytes()));
+            prefix = rest;
+            if source.content_bytes == 0 {
+                self.read(part, source.at)?;
+                continue;
+            }
+            let (stored, _) = stored.split_at_mut(to_usize(source.stored_bytes));
+            self.read(stored, source.at)?;
+            if zstd::decompress(part, stored, &mut self.decoding) != Ok(part.len()) {
+                let what = "source of the patch is not a zstd frame of its length";
+                return Err(damaged(what, place, source.at));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the operations of a part. Returns the SHA-256 of the bytes that they make.
+    fn operate(
+        &mut self,
+        operations: &[u8],
+        mut content: &[u8],
+        part: &PartHeader,
+        place: u64,
+    ) -> Result<[u8; 32], PatchError> {
+        let readable = self.header.old_bytes.saturating_add(self.made);
+        let end = self.made.saturating_add(part.new_bytes);
+        let mut digest = Sha256::new();
+        let mut reader = OperationReader::new(operations, place);
+        while let Some(operation) = reader.next().map_err(PatchError::Patch)? {
+            let left = end.saturating_sub(self.made);
+            match operation {
+                Operation::Copy { at, bytes } => {
+                    if at.checked_add(bytes).is_none_or(|end| end > readable)
+                        || !self.is_in_one_file(at, bytes)
+                    {
+                        let what = "operation of the patch copies bytes that are not there";
+                        return Err(damaged(what, place, at));
+                    }
+                    check_room(bytes, left, place)?;
+                    self.copy(at, bytes, &mut digest)?;
+                }
+                Operation::Take { bytes } => {
+                    check_room(bytes, left, place)?;
+                    let taken = take(&mut content, bytes, place)?;
+                    self.emit(taken, &mut digest)?;
+                }
+                Operation::Encode { bytes, encoder } => {
+                    let taken = take(&mut content, bytes, place)?;
+                    self.encode(taken, encoder, left, place, &mut digest)?;
+                }
+                Operation::Zeros { bytes } => {
+                    check_room(bytes, left, place)?;
+                    self.zeros(bytes, &mut digest)?;
+                }
+            }
+        }
+        if self.made != end || !content.is_empty() {
+            let what = "operations of the patch make another length than their part";
+            return Err(damaged(what, place, self.made));
+        }
+        self.progress.advance(0, part.new_bytes);
+        Ok(digest.finish())
+    }
+
+    fn emit(&mut self, bytes: &[u8], digest: &mut Sha256) -> Result<(), PatchError> {
+        digest.update(bytes);
+        self.digest.update(bytes);
+        self.new.write(bytes, self.made).map_err(new_io)?;
+        self.made = self.made.saturating_add(to_u64(bytes.len()));
+        Ok(())
+    }
+
+    fn copy(&mut self, at: u64, bytes: u64, digest: &mut Sha256) -> Result<(), PatchError> {
+        let mut buffer = std::mem::take(&mut self.copied);
+        let mut done = 0u64;
+        while done < bytes {
+            let left = to_usize(bytes.saturating_sub(done));
+            let (chunk, _) = buffer.split_at_mut(COPY_BYTES.min(left));
+            self.read(chunk, at.saturating_add(done))?;
+            self.emit(chunk, digest)?;
+            done = done.saturating_add(to_u64(chunk.len()));
+        }
+        self.copied = buffer;
+        Ok(())
+    }
+
+    fn zeros(&mut self, bytes: u64, digest: &mut Sha256) -> Result<(), PatchError> {
+        let mut buffer = std::mem::take(&mut self.copied);
+        buffer.fill(0);
+        let mut left = bytes;
+        while left > 0 {
+            let (chunk, _) = buffer.split_at(COPY_BYTES.min(to_usize(left)));
+            if self.new.skips_zeros() {
+                digest.update(chunk);
+                self.digest.update(chunk);
+                self.made = self.made.saturating_add(to_u64(chunk.len()));
+            } else {
+                self.emit(chunk, digest)?;
+            }
+            left = left.saturating_sub(to_u64(chunk.len()));
+        }
+        if self.new.skips_zeros() {
+            self.new.cut(self.made).map_err(new_io)?;
+        }
+        self.copied = buffer;
+        Ok(())
+    }
+
+    fn encode(
+        &mut self,
+        content: &[u8],
+        encoder: usize,
+        left: u64,
+        place: u64,
+        digest: &mut Sha256,
+    ) -> Result<(), PatchError> {
+        let Some(by) = self.header.encoders.get(encoder) else {
+            let what = "operation of the patch names an encoder that is not there";
+            return Err(damaged(what, place, to_u64(encoder)));
+        };
+        let bytes = to_u64(content.len());
+        if bytes > by.content_bytes_max.into() {
+            let what = "operation of the patch encodes more than its encoder may";
+            return Err(damaged(what, place, bytes));
+        }
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let len = by.encode(&mut encoded, content, &mut self.workspace);
+        let frame = len.ok().and_then(|len| encoded.get(..len));
+        let Some(frame) = frame else {
+            let what = "operation of the patch encodes in too little memory";
+            return Err(damaged(what, place, bytes));
+        };
+        check_room(to_u64(frame.len()), left, place)?;
+        self.emit(frame, digest)?;
+        self.encoded = encoded;
+        Ok(())
+    }
+
+    /// Compares the whole, and makes it appear.
+    fn finish(mut self) -> Result<Applied, PatchError> {
+        if self.made != self.header.new_bytes {
+            let what = "parts of the patch make less than the new file";
+            return Err(damaged(what, self.patch_at, self.made));
+        }
+        let mut byte = [0];
+        let more = self.input.read(&mut byte);
+        if more.map_err(|error| PatchError::Patch(error.into()))? != 0 {
+            let what = "bytes follow the last part of the patch";
+            return Err(damaged(what, self.patch_at, byte[0].into()));
+        }
+        if self.digest.finish() != self.header.new_sha256 {
+            verify_old(self.old, self.header)?;
+            let what = "patch does not make the new file";
+            return Err(damaged(what, self.patch_at, self.made));
+        }
+        self.new.commit(self.header)?;
+        Ok(Applied {
+            patch_bytes: self.patch_at,
+            new_bytes: self.made,
+            resumed_bytes: self.resumed,
+        })
+    }
+}
+
+fn check_room(bytes: u64, left: u64, place: u64) -> Result<(), PatchError> {
+    if bytes > left {
+        let what = "operations of the patch make more than their part";
+        return Err(damaged(what, place, bytes));
+    }
+    Ok(())
+}
+
+/// The next bytes of the content.
+fn take<'a>(content: &mut &'a [u8], bytes: u64, place: u64) -> Result<&'a [u8], PatchError> {
+    let taken = content.split_at_checked(to_usize(bytes));
+    let Some((taken, rest)) = taken else {
+        let what = "operations of the patch take more than their content";
+        return Err(damaged(what, place, bytes));
+    };
+    *content = rest;
+    Ok(taken)
+}

@@ -1,0 +1,549 @@
+//! The records of a patch; docs/formats/patch.md describes them.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+use tree::{Error, Result, sha256, to_u64, to_usize};
+
+use crate::encoder::Encoder;
+
+/// The first bytes: no text, and changed by a transfer as text.
+const MAGIC: [u8; 8] = *b"\x89RPATCH\n";
+const VERSION: u32 = 1;
+/// The algorithm of an encoder: Zstandard.
+const ZSTD: u8 = 1;
+
+/// The length of the header; its last bytes are the SHA-256 of those before.
+pub(crate) const HEADER_BYTES: usize = 512;
+const HEADER_DIGEST_AT: usize = HEADER_BYTES - 32;
+const ENCODERS_AT: usize = 112;
+/// As many as have room in the header, with 44 bytes each.
+pub(crate) const ENCODERS_MAX: usize = 8;
+
+/// The length of the header of a part; its first bytes are the SHA-256 of all that follows in the
+/// part.
+pub(crate) const PART_HEADER_BYTES: usize = 88;
+
+/// Bytes of NEW in a part: what `--resume` verifies, and may have to write again, as a whole.
+pub(crate) const PART_NEW_BYTES_MAX: u64 = 64 << 20;
+
+/// The header of a patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Header {
+    /// The length of the old file.
+    pub old_bytes: u64,
+    /// The length of the new file.
+    pub new_bytes: u64,
+    /// The SHA-256 of the old file.
+    pub old_sha256: [u8; 32],
+    /// The SHA-256 of the new file.
+    pub new_sha256: [u8; 32],
+    /// Bytes of memory for buffers that applying needs.
+    pub memory_bytes: u64,
+    /// The number of parts.
+    pub parts: u32,
+    pub(crate) encoders: Vec<Encoder>,
+}
+
+impl Header {
+    pub(crate) fn emit(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.parts.to_le_bytes());
+        bytes.extend(self.old_bytes.to_le_bytes());
+        bytes.extend(self.new_bytes.to_le_bytes());
+        bytes.extend(self.old_sha256);
+        bytes.extend(self.new_sha256);
+        bytes.extend(self.memory_bytes.to_le_bytes());
+        bytes.extend(to_u64(self.encoders.len()).to_le_bytes());
+        for encoder in &self.encoders {
+            bytes.extend([ZSTD, encoder.checksum.into()]);
+            bytes.extend(encoder.level.to_le_bytes());
+            bytes.extend(encoder.sized_bytes.to_le_bytes());
+            bytes.extend(encoder.content_bytes_max.to_le_bytes());
+            bytes.extend(encoder.probe_sha256);
+        }
+        bytes.resize(HEADER_DIGEST_AT, 0);
+        let digest = sha256(&bytes);
+        bytes.extend(digest);
+        bytes.try_into().expect("all parts together")
+    }
+
+    pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Header> {
+        let mut fields = Fields::new(bytes, 0);
+        let magic = fields.array::<8>()?;
+        if magic != MAGIC {
+            let got = u64::from_be_bytes(magic);
+            return Err(Error::corrupt("patch has no magic number", 0, got));
+        }
+        let version = fields.u32()?;
+        if version != VERSION {
+            let what = "patch of another version; use a newer restow";
+            return Err(Error::Unsupported(what));
+        }
+        let (covered, digest) = bytes.split_at(HEADER_DIGEST_AT);
+        if sha256(covered) != digest {
+            let at = to_u64(HEADER_DIGEST_AT);
+            let what = "header of the patch does not have its SHA-256";
+            return Err(Error::corrupt(what, at, first_byte(digest)));
+        }
+        let parts = fields.u32()?;
+        let mut header = Header {
+            old_bytes: fields.u64()?,
+            new_bytes: fields.u64()?,
+            old_sha256: fields.array()?,
+            new_sha256: fields.array()?,
+            memory_bytes: fields.u64()?,
+            parts,
+            encoders: Vec::new(),
+        };
+        let count = fields.u64()?;
+        if count > to_u64(ENCODERS_MAX) {
+            let at = to_u64(ENCODERS_AT).saturating_sub(8);
+            let what = "patch has more encoders than its header holds";
+            return Err(Error::corrupt(what, at, count));
+        }
+        for _ in 0..count {
+            header.encoders.push(parse_encoder(&mut fields)?);
+        }
+        if header.old_bytes.checked_add(header.new_bytes).is_none() {
+            let what = "lengths of the patch's files overflow";
+            return Err(Error::corrupt(what, 16, header.old_bytes));
+        }
+        Ok(header)
+    }
+}
+
+fn parse_encoder(fields: &mut Fields<'_>) -> Result<Encoder> {
+    let at = fields.at();
+    let [algorithm, checksum] = fields.array()?;
+    if algorithm != ZSTD {
+        return Err(Error::Unsupported(
+            "patch encodes with an algorithm of a newer restow",
+        ));
+    }
+    let encoder = Encoder {
+        checksum: checksum != 0,
+        level: i16::from_le_bytes(fields.array()?),
+        sized_bytes: fields.u32()?,
+        content_bytes_max: fields.u32()?,
+        probe_sha256: fields.array()?,
+    };
+    let levels = zstd::LEVEL_MIN..=zstd::LEVEL_MAX;
+    if encoder.level == 0 || !levels.contains(&encoder.level.into()) {
+        let got = u64::from(encoder.level.unsigned_abs());
+        return Err(Error::corrupt(
+            "encoder of the patch has no such level",
+            at,
+            got,
+        ));
+    }
+    Ok(encoder)
+}
+
+/// The header of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartHeader {
+    /// Of all bytes of the part after this digest.
+    pub(crate) sha256: [u8; 32],
+    /// Of the bytes of NEW that the part makes.
+    pub(crate) new_sha256: [u8; 32],
+    pub(crate) new_bytes: u64,
+    /// The length of the list of sources.
+    pub(crate) sources_bytes: u32,
+    /// The length of the zstd frame.
+    pub(crate) frame_bytes: u32,
+    /// The length of its content.
+    pub(crate) content_bytes: u32,
+    /// The length of the operations at the beginning of the content.
+    pub(crate) operations_bytes: u32,
+}
+
+impl PartHeader {
+    /// Emits the header, with the digest over it and what follows it.
+    pub(crate) fn emit(&self, sources: &[u8], frame: &[u8]) -> [u8; PART_HEADER_BYTES] {
+        let mut bytes = self.new_sha256.to_vec();
+        bytes.extend(self.new_bytes.to_le_bytes());
+        for len in [
+            self.sources_bytes,
+            self.frame_bytes,
+            self.content_bytes,
+            self.operations_bytes,
+        ] {
+            bytes.extend(len.to_le_bytes());
+        }
+        let mut digest = tree::Sha256::new();
+        digest.update(&bytes);
+        digest.update(sources);
+        digest.update(frame);
+        let mut whole = digest.finish().to_vec();
+        whole.extend(bytes);
+        whole.try_into().expect("all fields together")
+    }
+
+    pub(crate) fn parse(bytes: &[u8; PART_HEADER_BYTES], at: u64) -> Result<PartHeader> {
+        let mut fields = Fields::new(bytes, at);
+        let part = PartHeader {
+            sha256: fields.array()?,
+            new_sha256: fields.array()?,
+            new_bytes: fields.u64()?,
+            sources_bytes: fields.u32()?,
+            frame_bytes: fields.u32()?,
+            content_bytes: fields.u32()?,
+            operations_bytes: fields.u32()?,
+        };
+        if part.new_bytes > PART_NEW_BYTES_MAX {
+            let what = "part of the patch makes more than 64 MiB";
+            return Err(Error::corrupt(what, at.saturating_add(64), part.new_bytes));
+        }
+        if part.operations_bytes > part.content_bytes {
+            let got = part.operations_bytes.into();
+            let what = "operations of the patch do not fit in their content";
+            return Err(Error::corrupt(what, at.saturating_add(84), got));
+        }
+        Ok(part)
+    }
+
+    /// Bytes after the header.
+    pub(crate) fn packed_bytes(&self) -> u64 {
+        u64::from(self.sources_bytes).saturating_add(self.frame_bytes.into())
+    }
+}
+
+/// A stretch of OLD, or of NEW as far as it is made, that precedes the content of a part as the
+/// prefix of its frame. Offsets of NEW begin behind those of OLD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Source {
+    pub(crate) at: u64,
+    pub(crate) stored_bytes: u32,
+    /// The length of the content, if the stretch is a zstd frame that is decoded; otherwise 0.
+    pub(crate) content_bytes: u32,
+}
+
+impl Source {
+    /// Bytes of the prefix.
+    pub(crate) fn prefix_bytes(&self) -> u64 {
+        match self.content_bytes {
+            0 => self.stored_bytes.into(),
+            content => content.into(),
+        }
+    }
+
+    /// Bytes of the buffer from which it is decoded.
+    pub(crate) fn stored_bytes_needed(&self) -> u64 {
+        match self.content_bytes {
+            0 => 0,
+            _ => self.stored_bytes.into(),
+        }
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.at.saturating_add(self.stored_bytes.into())
+    }
+}
+
+/// Bytes of memory for the buffers of a part, besides those that all parts share.
+pub(crate) fn part_memory(part: &PartHeader, sources: &[Source]) -> u64 {
+    let prefix = prefix_bytes(sources);
+    let stored = sources.iter().map(Source::stored_bytes_needed).max();
+    [prefix, stored.unwrap_or(0), part.content_bytes.into()]
+        .iter()
+        .fold(part.packed_bytes(), |sum, bytes| sum.saturating_add(*bytes))
+}
+
+pub(crate) fn prefix_bytes(sources: &[Source]) -> u64 {
+    (sources.iter().map(Source::prefix_bytes)).fold(0, u64::saturating_add)
+}
+
+pub(crate) fn emit_sources(sources: &[Source]) -> Vec<u8> {
+    let (mut bytes, mut end) = (Vec::new(), 0);
+    for source in sources {
+        emit_signed(&mut bytes, end, source.at);
+        let is_frame = source.content_bytes != 0;
+        emit_number(
+            &mut bytes,
+            u64::from(source.stored_bytes) << 1 | u64::from(is_frame),
+        );
+        if is_frame {
+            emit_number(&mut bytes, source.content_bytes.into());
+        }
+        end = source.end();
+    }
+    bytes
+}
+
+/// Parses the list of sources, which ends with its bytes. `made` is the end of what may be read.
+pub(crate) fn parse_sources(bytes: &[u8], at: u64, made: u64) -> Result<Vec<Source>> {
+    let mut fields = Fields::new(bytes, at);
+    let (mut sources, mut end) = (Vec::new(), 0);
+    while !fields.is_empty() {
+        let place = fields.at();
+        let from = fields.signed(end)?;
+        let stored = fields.number()?;
+        let content = if stored & 1 == 1 { fields.number()? } else { 0 };
+        let wrong = |got| Error::corrupt("source of the patch is empty or too long", place, got);
+        let source = Source {
+            at: from,
+            stored_bytes: u32::try_from(stored >> 1).map_err(|_| wrong(stored))?,
+            content_bytes: u32::try_from(content).map_err(|_| wrong(content))?,
+        };
+        if source.stored_bytes == 0 || (stored & 1 == 1 && content == 0) {
+            return Err(wrong(0));
+        }
+        if from.checked_add(stored >> 1).is_none_or(|end| end > made) {
+            let what = "source of the patch lies behind the bytes that are there";
+            return Err(Error::corrupt(what, place, from));
+        }
+        end = source.end();
+        sources.push(source);
+    }
+    Ok(sources)
+}
+
+/// An operation, which makes the next bytes of NEW.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Copies bytes of OLD, or of NEW as far as earlier parts made it.
+    Copy { at: u64, bytes: u64 },
+    /// Takes the next bytes of the content.
+    Take { bytes: u64 },
+    /// Encodes the next bytes of the content.
+    Encode { bytes: u64, encoder: usize },
+    /// Zeros.
+    Zeros { bytes: u64 },
+}
+
+/// Emits operations; an address is stored as the distance from the end of the copy before.
+#[derive(Default)]
+pub(crate) struct OperationWriter {
+    pub(crate) bytes: Vec<u8>,
+    end: u64,
+}
+
+impl OperationWriter {
+    pub(crate) fn push(&mut self, operation: Operation) {
+        let (kind, len) = match operation {
+            Operation::Copy { bytes, .. } => (0, bytes),
+            Operation::Take { bytes } => (1, bytes),
+            Operation::Encode { bytes, .. } => (2, bytes),
+            Operation::Zeros { bytes } => (3, bytes),
+        };
+        emit_number(&mut self.bytes, len << 2 | kind);
+        match operation {
+            Operation::Copy { at, bytes } => {
+                emit_signed(&mut self.bytes, self.end, at);
+                self.end = at.saturating_add(bytes);
+            }
+            Operation::Encode { encoder, .. } => emit_number(&mut self.bytes, to_u64(encoder)),
+            Operation::Take { .. } | Operation::Zeros { .. } => {}
+        }
+    }
+}
+
+/// Parses operations, which end with their bytes.
+pub(crate) struct OperationReader<'a> {
+    fields: Fields<'a>,
+    end: u64,
+}
+
+impl<'a> OperationReader<'a> {
+    /// The place is that of the part, since the operations are compressed.
+    pub(crate) fn new(bytes: &'a [u8], at: u64) -> Self {
+        let fields = Fields {
+            moves: false,
+            ..Fields::new(bytes, at)
+        };
+        OperationReader { fields, end: 0 }
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<Operation>> {
+        if self.fields.is_empty() {
+            return Ok(None);
+        }
+        let number = self.fields.number()?;
+        let bytes = number >> 2;
+        Ok(Some(match number & 3 {
+            0 => {
+                let at = self.fields.signed(self.end)?;
+                self.end = at.saturating_add(bytes);
+                Operation::Copy { at, bytes }
+            }
+            1 => Operation::Take { bytes },
+            2 => Operation::Encode {
+                bytes,
+                encoder: to_usize(self.fields.number()?),
+            },
+            _ => Operation::Zeros { bytes },
+        }))
+    }
+}
+
+fn emit_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+/// Emits the distance from `from` to `to`, its sign in the lowest bit.
+fn emit_signed(bytes: &mut Vec<u8>, from: u64, to: u64) {
+    let distance = to.wrapping_sub(from).cast_signed();
+    let folded = distance.wrapping_shl(1) ^ distance.wrapping_shr(63);
+    emit_number(bytes, folded.cast_unsigned());
+}
+
+/// Reads fields in order.
+struct Fields<'a> {
+    bytes: &'a [u8],
+    at: u64,
+    /// Whether the place of an error is that of the field.
+    moves: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn new(bytes: &'a [u8], at: u64) -> Self {
+        let moves = true;
+        Fields { bytes, at, moves }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn at(&self) -> u64 {
+        self.at
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let Some((array, rest)) = self.bytes.split_first_chunk::<N>() else {
+            let got = to_u64(self.bytes.len());
+            return Err(Error::corrupt(
+                "record of the patch ends too early",
+                self.at,
+                got,
+            ));
+        };
+        self.bytes = rest;
+        if self.moves {
+            self.at = self.at.saturating_add(to_u64(N));
+        }
+        Ok(*array)
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A number in groups of seven bits, the lowest first (LEB128).
+    fn number(&mut self) -> Result<u64> {
+        let at = self.at;
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array()?;
+            let group = u64::from(byte & 0x7f);
+            if shift == 63 && group > 1 {
+                break;
+            }
+            number |= group.wrapping_shl(shift);
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Error::corrupt(
+            "number of the patch exceeds 64 bits",
+            at,
+            number,
+        ))
+    }
+
+    /// The place that is a signed distance from `from`.
+    fn signed(&mut self, from: u64) -> Result<u64> {
+        let folded = self.number()?;
+        let distance = (folded >> 1) ^ (folded & 1).wrapping_neg();
+        Ok(from.wrapping_add(distance))
+    }
+}
+
+fn first_byte(bytes: &[u8]) -> u64 {
+    bytes.first().copied().unwrap_or(0).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let encoder = Encoder {
+            checksum: true,
+            level: -7,
+            sized_bytes: 2 << 20,
+            content_bytes_max: 131_072,
+            probe_sha256: [9; 32],
+        };
+        let header = Header {
+            old_bytes: 1 << 40,
+            new_bytes: 5,
+            old_sha256: [1; 32],
+            new_sha256: [2; 32],
+            memory_bytes: 77,
+            parts: 3,
+            encoders: vec![encoder; ENCODERS_MAX],
+        };
+        let mut bytes = header.emit();
+        assert_eq!(Header::parse(&bytes).unwrap(), header);
+        bytes[20] ^= 1;
+        assert!(Header::parse(&bytes).is_err());
+
+        let source = |at, stored_bytes, content_bytes| Source {
+            at,
+            stored_bytes,
+            content_bytes,
+        };
+        let sources = [
+            source(500, 20, 0),
+            source(4, 7, u32::MAX),
+            source(510, 1, 9),
+        ];
+        let emitted = emit_sources(&sources);
+        assert_eq!(parse_sources(&emitted, 0, 520).unwrap(), sources);
+        assert!(parse_sources(&emitted, 0, 519).is_err());
+        assert!(parse_sources(&emitted[..2], 0, 520).is_err());
+
+        let operations = [
+            Operation::Copy {
+                at: 1 << 62,
+                bytes: 1 << 40,
+            },
+            Operation::Take { bytes: 3 },
+            Operation::Copy { at: 0, bytes: 1 },
+            Operation::Encode {
+                bytes: 4096,
+                encoder: 1,
+            },
+            Operation::Zeros { bytes: 1 << 33 },
+        ];
+        let mut writer = OperationWriter::default();
+        for operation in operations {
+            writer.push(operation);
+        }
+        let mut reader = OperationReader::new(&writer.bytes, 0);
+        for operation in operations {
+            assert_eq!(reader.next().unwrap(), Some(operation));
+        }
+        assert_eq!(reader.next().unwrap(), None);
+        assert!(OperationReader::new(&[0xff; 10], 0).next().is_err());
+    }
+}

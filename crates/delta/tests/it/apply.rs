@@ -1,0 +1,99 @@
+//! Patches that are right.
+
+use testkit::Rng;
+
+use super::{applied, image, made, options, text};
+
+/// Two versions: a block in the middle changes, and later ones move.
+fn versions() -> (Vec<u8>, Vec<u8>) {
+    let old = text(1, 2_000_000);
+    let mut new = old.clone();
+    new[500_000..500_010].fill(b'x');
+    new.splice(900_000..900_000, text(2, 70_000));
+    (old, new)
+}
+
+#[test]
+fn changed_blocks_are_encoded_again() {
+    let (old, new) = versions();
+    for (block, level) in [(131_072, 15), (65_536, 3), (1 << 20, 15)] {
+        let (old, new) = (image(&old, block, level), image(&new, block, level));
+        let (patch, summary) = made(&old, &new, &options(2));
+        assert!(applied(&old, &patch).unwrap() == new, "{block} {level}");
+        assert_eq!(summary.foreign_blocks, 0, "{block} {level}: {summary:?}");
+        assert!(summary.encoded_blocks > 0, "{block} {level}");
+        // The new text is about 35,000 bytes.
+        assert!(patch.len() < 60_000, "{block} {level}: {summary:?}");
+        assert!(summary.memory_bytes <= delta::APPLY_MEMORY_BYTES);
+    }
+}
+
+#[test]
+fn the_patch_does_not_depend_on_threads() {
+    let (old, new) = versions();
+    let (old, new) = (image(&old, 131_072, 3), image(&new, 131_072, 3));
+    let (patch, _) = made(&old, &new, &options(1));
+    assert!(patch == made(&old, &new, &options(3)).0);
+}
+
+#[test]
+fn files_of_any_kind_are_made() {
+    let (old, new) = versions();
+    let noise = Rng::new(5).bytes(300_000);
+    let moved = [&noise[100_000..], &noise[..100_000]].concat();
+    let holes = [vec![0; 40_000_000], old.clone(), vec![0; 5_000_000]].concat();
+    let empty: &[u8] = &[];
+    for (old, new, patch_bytes_max) in [
+        (&old[..], &new[..], 60_000),
+        (&new, &old, 3_000),
+        (empty, empty, 512),
+        (empty, b"a", 700),
+        (b"a", empty, 512),
+        (&noise, &noise, 800),
+        (&noise, &moved, 900),
+        (&old, &holes, 1500),
+        (empty, &noise, 301_000),
+    ] {
+        let (patch, summary) = made(old, new, &options(2));
+        assert!(applied(old, &patch).unwrap() == new, "{summary:?}");
+        assert!(patch.len() <= patch_bytes_max, "{summary:?}");
+    }
+}
+
+#[test]
+fn blocks_of_another_encoder_are_sent() {
+    let (old, new) = versions();
+    let foreign = |content: &[u8]| {
+        let mut params = zstd::Params::for_level(3, Some(131_072));
+        // As no level has it.
+        params.window_log = 11;
+        params.content_size = true;
+        let mut image = Vec::new();
+        for block in content.chunks(131_072) {
+            let mut frame = vec![0; zstd::compress_bound(block.len())];
+            let mut workspace = vec![0; zstd::workspace_size(&params)];
+            let len = zstd::compress(&mut frame, block, &params, &mut workspace).unwrap();
+            image.extend(&frame[..len]);
+        }
+        image
+    };
+    let (old, new) = (foreign(&old), foreign(&new));
+    let (patch, summary) = made(&old, &new, &options(2));
+    assert!(applied(&old, &patch).unwrap() == new);
+    assert_eq!(summary.encoded_blocks, 0);
+    assert!(summary.foreign_blocks > 0 && summary.copied_bytes > 100_000);
+}
+
+#[test]
+fn more_memory_than_allowed_is_not_needed() {
+    let (old, new) = versions();
+    // A block of 1 MiB takes 21 MB to encode at this level.
+    let (old, new) = (image(&old, 1 << 20, 19), image(&new, 1 << 20, 19));
+    let (patch, summary) = made(&old, &new, &options(2));
+    assert!(applied(&old, &patch).unwrap() == new);
+    assert!(summary.foreign_blocks > 0, "{summary:?}");
+    let (patch, more) = made(&old, &new, &options(2).memory_bytes(64 << 20));
+    assert!(more.memory_bytes > 20 << 20 && more.patch_bytes < summary.patch_bytes);
+    let refused = applied(&old, &patch).unwrap_err();
+    assert!(refused.to_string().contains("--memory"), "{refused}");
+}

@@ -1,0 +1,69 @@
+//! Patches between made images.
+
+mod apply;
+mod hostile;
+
+use delta::{ApplyOptions, DeltaOptions, DeltaSummary, Destination, Patch, PatchError};
+use testkit::Rng;
+use tree::{MemoryResult, NoProgress, Parallel};
+
+/// Bytes like text, the same for the same number.
+fn text(number: u64, bytes: usize) -> Vec<u8> {
+    let mut rng = Rng::new(number);
+    let words: Vec<Vec<u8>> = (0..200).map(|_| rng.bytes(6)).collect();
+    let mut text = Vec::new();
+    while text.len() < bytes {
+        let word = rng.below(200) as usize;
+        text.extend(&words[word]);
+        text.extend(rng.below(1000).to_string().as_bytes());
+    }
+    text.truncate(bytes);
+    text
+}
+
+/// An image of blocks that are encoded at a level, as they lie in a file system: behind each other,
+/// with plain bytes between them, zeros, and small blocks at the end.
+fn image(content: &[u8], block_bytes: usize, level: i32) -> Vec<u8> {
+    let mut image = b"superblock".to_vec();
+    image.resize(96, 7);
+    for block in content.chunks(block_bytes) {
+        image.extend(zstd::compress_to_vec(block, level));
+    }
+    image.extend(Rng::new(9).bytes(5000));
+    image.resize(image.len() + 10_000, 0);
+    for block in content.chunks(8192).take(6) {
+        image.extend([1, 2]);
+        image.extend(zstd::compress_to_vec(block, level));
+    }
+    image
+}
+
+fn made(old: &[u8], new: &[u8], options: &DeltaOptions) -> (Vec<u8>, DeltaSummary) {
+    let patch = MemoryResult::default();
+    let mut output = patch.output();
+    let summary = delta::make(
+        &old.to_vec(),
+        &new.to_vec(),
+        &mut output,
+        options,
+        &NoProgress,
+    );
+    output.commit().unwrap();
+    let patch = patch.take();
+    let summary = summary.unwrap();
+    assert_eq!(summary.patch_bytes, patch.len() as u64);
+    (patch, summary)
+}
+
+fn applied(old: &[u8], patch: &[u8]) -> Result<Vec<u8>, PatchError> {
+    let result = MemoryResult::default();
+    let destination = Destination::of(result.output());
+    let options = ApplyOptions::default();
+    let patch = Patch::open(patch)?;
+    patch.apply(&old.to_vec(), destination, &options, &NoProgress)?;
+    Ok(result.take())
+}
+
+fn options(threads: usize) -> DeltaOptions {
+    DeltaOptions::default().parallel(Parallel::new(threads))
+}
