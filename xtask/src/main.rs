@@ -33,6 +33,7 @@ mod suite;
 mod test;
 mod tidy;
 mod tools;
+mod upstream;
 
 use std::env;
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use std::fs;
 use crate::environment::root;
 use crate::harness::Sanitizer;
 use crate::outcome::Outcome;
-use crate::{archives, kmod, outside, plan};
+use crate::{archives, kmod, outside, plan, upstream};
 
 type Program = (&'static str, fn() -> Outcome, &'static str, &'static str);
 
@@ -31,7 +31,19 @@ const PROGRAMS: &[Program] = &[
         "kmod",
     ),
     ("kmod-dkms", kmod::dkms, MACHINE, "kmod"),
+    (
+        "kmod-consumers-newest",
+        || kmod::consumers(Some("newest")),
+        MACHINE,
+        "kmod",
+    ),
     ("kmod-tree", || kmod::tree(None), MACHINE, "kmod"),
+    (
+        "zstd-upstream-tests",
+        upstream::campaign,
+        "tests of zstd's repository in RESTOW_ZSTD, with its C code and with ours",
+        "ffi",
+    ),
     (
         "plan",
         plan::campaign,

@@ -79,7 +79,7 @@ fn archive(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// The program that writes from threads and processes at the same time.
-fn writers(folder: &Path) -> Result<PathBuf, String> {
+pub(super) fn writers(folder: &Path) -> Result<PathBuf, String> {
     let program = folder.join("writers");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-Wall", "-Werror", "-static", "-pthread", "-o"]);

@@ -51,15 +51,37 @@ pub(super) fn built(series: Option<&str>, then: impl FnOnce(&Modules) -> Outcome
     }
 }
 
+/// What `kmod/Makefile` gives to Kbuild.
+const CONFIG: &[&str] = &[
+    "CONFIG_RESTOW_XXHASH=m",
+    "CONFIG_RESTOW_ZSTD_COMPRESS=m",
+    "CONFIG_RESTOW_ZSTD_DECOMPRESS=m",
+    "CONFIG_RESTOW_ZSTD_2017=m",
+    "CONFIG_RESTOW_TEST=m",
+    "CONFIG_RESTOW_PANIC_TEST=m",
+    "CONFIG_DEBUG_INFO=",
+    "CONFIG_DEBUG_INFO_BTF_MODULES=",
+    "CONFIG_MODULE_SIG_ALL=",
+];
+
 /// Builds what is not up to date.
 fn build(kernel: Kernel) -> Result<Modules, String> {
     let folder = out_folder().join(format!("modules-{}", kernel.release));
-    run_quietly(&mut make_of(&kernel, &folder))?;
+    if kernel.is_installed {
+        archives()?;
+        fill(&folder)?;
+    }
+    run_quietly(make_of(&kernel, &folder).arg("modules"))?;
     Ok(Modules { kernel, folder })
 }
 
 /// `make` of the modules for a kernel, in a folder.
 pub(super) fn make_of(kernel: &Kernel, folder: &Path) -> Command {
+    if kernel.is_installed {
+        let mut command = kernel.make();
+        command.arg(format!("M={}", folder.display())).args(CONFIG);
+        return command;
+    }
     let mut command = make_here();
     command
         .arg(format!("KDIR={}", kernel.headers.display()))
@@ -151,6 +173,22 @@ pub(super) fn parts() -> Result<Vec<(String, PathBuf)>, String> {
         }
     }
     Ok(parts)
+}
+
+/// Copies these files into a folder where they are built, unless they are there already: what is as
+/// it was is not built again.
+pub(super) fn fill(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
+    for (name, path) in parts()? {
+        let to = folder.join(name);
+        let content =
+            fs::read(&path).map_err(|error| format!("read {}: {error}", path.display()))?;
+        if fs::read(&to).is_ok_and(|old| old == content) {
+            continue;
+        }
+        fs::write(&to, content).map_err(|error| format!("write {}: {error}", to.display()))?;
+    }
+    Ok(())
 }
 
 /// The modules in a folder.

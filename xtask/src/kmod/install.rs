@@ -36,6 +36,10 @@ pub(super) fn installed(modules: &Modules, scratch: &Path) -> Result<Installed, 
     let mut install = make_of(&modules.kernel, &modules.folder);
     install.arg(format!("INSTALL_MOD_PATH={}", root.display()));
     output_of(install.args(["INSTALL_MOD_STRIP=1", "modules_install"]))?;
+    if modules.kernel.is_installed {
+        // Kbuild alone calls it only where the kernel was built.
+        output_of(Command::new("depmod").arg("-b").arg(&root).arg(release))?;
+    }
     let after = dependencies(&folder)?;
     for (module, needed) in &before {
         if after.get(module) != Some(needed) {

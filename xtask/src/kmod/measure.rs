@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use super::build::{Modules, files, make, run_quietly};
+use super::build::{Modules, files, run_quietly};
 use super::initramfs::Initramfs;
 use super::machine::{Machine, verdicts};
 use super::packages::out_folder;
@@ -148,7 +148,7 @@ impl Bench<'_> {
         ] {
             fs::copy(root().join("kmod").join(name), at.join(name)).map_err(failed)?;
         }
-        let mut command = make(&self.modules.kernel.headers);
+        let mut command = self.modules.kernel.make();
         command
             .arg("--silent")
             .arg(format!("M={}", at.display()))

@@ -1,10 +1,11 @@
 //! The kernel that the modules are built for: Debian's current one, unpacked from its packages and
 //! not installed.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
+use super::build::{files, make};
 use crate::command::{output_of, run};
 use crate::tools;
 
@@ -32,9 +33,50 @@ pub(super) struct Kernel {
     pub(super) image: PathBuf,
     /// Where its packages are unpacked.
     pub(super) root: PathBuf,
+    /// Whether they are installed there, with a compiler that builds modules for it.
+    pub(super) is_installed: bool,
 }
 
+/// The series that stands for the kernel of another Debian, whose root [`NEWER_ROOT`] names.
+const NEWEST: &str = "newest";
+
+/// Names a root with a kernel that is newer than the distribution's, and the compiler of that.
+const NEWER_ROOT: &str = "RESTOW_NEWER_ROOT";
+
+/// Runs a command in a root that sees the folder of all that is built where it is here.
+const IN_ROOT: &str = "unset MAKEFLAGS MFLAGS RUSTFLAGS; root=$1 out=$2; shift 2; mkdir -p \"$root$out\" && mount --bind \"$out\" \"$root$out\" && \
+    mount -t proc proc \"$root/proc\" && exec chroot \"$root\" \"$@\"";
+
 impl Kernel {
+    /// `make` in the kernel's headers.
+    pub(super) fn make(&self) -> Command {
+        let plain = make(&self.headers);
+        if !self.is_installed {
+            return plain;
+        }
+        let mut command = self.in_root();
+        command
+            .arg("make")
+            .args(
+                plain
+                    .get_args()
+                    .filter(|word| *word != self.headers.as_os_str()),
+            )
+            .arg(format!("/usr/src/linux-headers-{}", self.release));
+        command
+    }
+
+    /// Where a kernel is installed, the words before a command that runs there.
+    fn in_root(&self) -> Command {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--propagation", "private", "sh", "-c", IN_ROOT])
+            .arg("sh")
+            .arg(&self.root)
+            .arg(out_folder());
+        command
+    }
+
     /// The content of one of the kernel's own modules, unless that is built in.
     pub(super) fn module(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
         let mut find = Command::new("find");
@@ -60,11 +102,36 @@ pub(super) fn out_folder() -> PathBuf {
 
 /// The current kernel of a series, downloaded unless it is there.
 pub(super) fn kernel(series: Option<&str>) -> Result<Kernel, String> {
+    if series == Some(NEWEST) {
+        return installed();
+    }
     let newest = headers_of(series);
     // A fresh machine lacks the lists of packages, and old lists name packages that are gone.
     unpacked(&newest).or_else(|_| {
         update(&newest)?;
         unpacked(&newest)
+    })
+}
+
+/// The kernel of another Debian.
+fn installed() -> Result<Kernel, String> {
+    let root = env::var_os(NEWER_ROOT).filter(|_| tools::is_root());
+    let root = PathBuf::from(root.ok_or_else(|| {
+        format!("as root, {NEWER_ROOT} must name the root of a newer Debian: kmod/README.md")
+    })?);
+    let release = (files(&root.join("boot"))?.into_iter())
+        .find_map(|(name, _)| name.strip_prefix("vmlinuz-").map(str::to_owned))
+        .ok_or_else(|| format!("{} has no kernel", root.display()))?;
+    let mut query = Command::new("dpkg-query");
+    query.arg("--admindir").arg(root.join("var/lib/dpkg"));
+    query.args(["-W", "-f", "${Version}"]);
+    Ok(Kernel {
+        version: output_of(query.arg(format!("linux-image-{release}")))?,
+        headers: root.join(format!("usr/src/linux-headers-{release}")),
+        image: root.join(format!("boot/vmlinuz-{release}")),
+        root,
+        release,
+        is_installed: true,
     })
 }
 
@@ -84,6 +151,7 @@ fn unpacked(newest: &str) -> Result<Kernel, String> {
         root,
         version,
         release,
+        is_installed: false,
     };
     let unpacked = folder.join("unpacked");
     if !unpacked.is_file() {
@@ -109,6 +177,21 @@ pub(super) fn source_name(kernel: &Kernel) -> String {
     let mut numbers = kernel.version.split('.');
     let (major, minor) = (numbers.next().unwrap_or(""), numbers.next().unwrap_or(""));
     format!("linux-source-{major}.{minor}")
+}
+
+/// Unpacks the sources of a kernel into a folder, as far as these words for `tar` say, and gives
+/// their folder in it.
+pub(super) fn sources(kernel: &Kernel, folder: &Path, words: &str) -> Result<PathBuf, String> {
+    let name = source_name(kernel);
+    let archive = if kernel.is_installed {
+        format!("cat {}/usr/src/{name}.tar.xz", kernel.root.display())
+    } else {
+        download(&[format!("{name}={}", kernel.version)], folder)?;
+        format!("dpkg-deb --fsys-tarfile {name}_*.deb | tar -xOf - ./usr/src/{name}.tar.xz")
+    };
+    let script = format!("set -e; {archive} | xz -dc | tar -xf - {words}; rm -f {name}_*.deb");
+    output_of(Command::new("sh").args(["-c", &script]).current_dir(folder))?;
+    Ok(folder.join(name))
 }
 
 /// Asks for the lists of packages.

@@ -2,10 +2,10 @@
 //! kernel, a small configuration, and a build of kernel and modules that has nothing to say.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::build::{Modules, make, missing, modules_in, parts, run_quietly};
+use super::build::{Modules, fill, make, missing, modules_in, run_quietly};
 use super::packages::{self, Kernel, out_folder};
 use crate::command::output_of;
 use crate::outcome::Outcome;
@@ -136,37 +136,18 @@ fn built(kernel: &Kernel) -> Result<Vec<String>, String> {
 }
 
 /// Unpacks the sources of exactly this kernel, unless they are there.
-fn unpacked(kernel: &Kernel, folder: &Path) -> Result<std::path::PathBuf, String> {
-    let name = packages::source_name(kernel);
-    let done = folder.join("unpacked");
-    if !done.is_file() {
-        let _ = fs::remove_dir_all(folder);
-        packages::download(&[format!("{name}={}", kernel.version)], folder)?;
-        let mut tar = format!("tar -xf - --exclude '{}'", LEFT_OUT.join("' --exclude '"));
-        tar = format!(
-            "dpkg-deb --fsys-tarfile {name}_*.deb | tar -xOf - ./usr/src/{name}.tar.xz | xz -dc | {tar}"
-        );
-        let script = format!("set -e; {tar}; rm {name}_*.deb");
-        output_of(Command::new("sh").args(["-c", &script]).current_dir(folder))?;
-        fs::write(&done, "").map_err(|error| format!("write {}: {error}", done.display()))?;
+fn unpacked(kernel: &Kernel, folder: &Path) -> Result<PathBuf, String> {
+    let place = folder.join("unpacked");
+    if let Ok(source) = fs::read_to_string(&place) {
+        return Ok(PathBuf::from(source));
     }
-    Ok(folder.join(name))
-}
-
-/// Copies what README.md says into the folder of the tree, unless it is there already: what is as
-/// it was is not built again.
-fn fill(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
-    for (name, path) in parts()? {
-        let to = folder.join(name);
-        let content =
-            fs::read(&path).map_err(|error| format!("read {}: {error}", path.display()))?;
-        if fs::read(&to).is_ok_and(|old| old == content) {
-            continue;
-        }
-        fs::write(&to, content).map_err(|error| format!("write {}: {error}", to.display()))?;
-    }
-    Ok(())
+    let failed = |error| format!("write {}: {error}", place.display());
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder).map_err(failed)?;
+    let words = format!("--exclude '{}'", LEFT_OUT.join("' --exclude '"));
+    let source = packages::sources(kernel, folder, &words)?;
+    fs::write(&place, source.as_os_str().as_encoded_bytes()).map_err(failed)?;
+    Ok(source)
 }
 
 /// Adds a line to a file that lacks it.

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::command::output_of;
-use crate::kmod::build::{Modules, make, modules_in, run_quietly};
+use crate::kmod::build::{Modules, modules_in, run_quietly};
 use crate::kmod::packages;
 
 /// Folders that are built: what they are taken from in the sources of Linux, and their makefile if
 /// they need one.
-pub(super) const PARTS: &[(&str, &str, &str)] = &[
+const PARTS: &[Part] = &[
     (
         "xxhash",
         "crypto/xxhash_generic.c",
@@ -19,7 +19,23 @@ pub(super) const PARTS: &[(&str, &str, &str)] = &[
     ("zstd", "crypto/zstd.c", "obj-m := zstd.o\n"),
     ("squashfs", "fs/squashfs", ""),
     ("btrfs", "fs/btrfs", ""),
+    (ZRAM, "drivers/block/zram", ""),
 ];
+
+type Part = (&'static str, &'static str, &'static str);
+
+/// The consumer that goes through the crypto API until it calls the codec itself: since Linux 6.12.
+const ZRAM: &str = "zram";
+
+/// The parts that a kernel has.
+pub(super) fn parts(modules: &Modules) -> impl Iterator<Item = &'static Part> {
+    let mut numbers = modules.kernel.version.split('.').map(str::parse);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    let calls_codec = (next(), next()) >= (6, 12);
+    PARTS
+        .iter()
+        .filter(move |(part, ..)| *part != ZRAM || calls_codec)
+}
 
 /// Takes the sources that are needed from their package.
 pub(super) fn sources(modules: &Modules, folder: &Path) -> Result<(), String> {
@@ -27,18 +43,15 @@ pub(super) fn sources(modules: &Modules, folder: &Path) -> Result<(), String> {
     if taken.is_file() {
         return Ok(());
     }
-    let version = &modules.kernel.version;
-    let name = packages::source_name(&modules.kernel);
-    packages::download(&[format!("{name}={version}")], folder)?;
-    let mut wanted = PARTS.iter().map(|(_, path, _)| format!("{name}/{path}"));
-    let script = format!(
-        "set -e; dpkg-deb --fsys-tarfile {name}_*.deb | tar -xOf - ./usr/src/{name}.tar.xz | tar -xJf - {}; rm {name}_*.deb",
-        wanted.by_ref().collect::<Vec<_>>().join(" ")
-    );
-    output_of(Command::new("sh").args(["-c", &script]).current_dir(folder))?;
     let failed = |error| format!("write {}: {error}", folder.display());
-    for (part, path, kbuild) in PARTS {
-        let (from, to) = (folder.join(&name).join(path), folder.join(part));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let name = packages::source_name(&modules.kernel);
+    let wanted: Vec<String> = parts(modules)
+        .map(|(_, path, _)| format!("{name}/{path}"))
+        .collect();
+    let source = packages::sources(&modules.kernel, folder, &wanted.join(" "))?;
+    for (part, path, kbuild) in parts(modules) {
+        let (from, to) = (source.join(path), folder.join(part));
         if kbuild.is_empty() {
             fs::rename(&from, &to).map_err(failed)?;
         } else {
@@ -54,8 +67,8 @@ pub(super) fn sources(modules: &Modules, folder: &Path) -> Result<(), String> {
 /// Builds all parts, and sees that they call nothing of the kernel's own zstd and xxHash.
 pub(super) fn build(modules: &Modules, folder: &Path) -> Result<(), String> {
     let at = modules.folder.display();
-    for (part, ..) in PARTS {
-        let mut command = make(&modules.kernel.headers);
+    for (part, ..) in parts(modules) {
+        let mut command = modules.kernel.make();
         command
             .arg("--silent")
             .arg(format!("M={}", folder.join(part).display()))

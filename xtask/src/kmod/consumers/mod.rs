@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::boot::frames;
+use super::boot::{frames, writers};
 use super::build::{Modules, missing, modules_in};
 use super::initramfs::Initramfs;
 use super::machine::Machine;
@@ -21,7 +21,7 @@ use crate::environment::root;
 use crate::outcome::Outcome;
 use crate::tools;
 use images::{DISKS, LEVELS, restow};
-use linux::PARTS;
+use linux::parts;
 
 /// Longer than it takes on a busy machine, in seconds.
 const BOOT_SECONDS_MAX: u64 = 900;
@@ -111,6 +111,7 @@ fn all_disks(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
     for program in PROGRAMS {
         archive.host_program(&path_of(program)?)?;
     }
+    archive.host_file("bin/writers", &writers(folder)?)?;
     frames(&mut archive, folder, DAMAGES)?;
     written(archive, modules, folder, "init-consumers")
 }
@@ -132,23 +133,29 @@ fn written(
     archive.host_file("bin/busybox", &modules.kernel.root.join("bin/busybox"))?;
     archive.folder("m");
     let mut drivers = String::new();
-    for driver in DRIVERS {
-        // One that is not there is built in.
-        let Some(content) = modules.kernel.module(driver)? else {
-            continue;
-        };
-        // Newer ones call the kernel's zstd themselves, not through the crypto API.
-        if *driver == "zram" && calls(&content, b"zstd_get_params") {
-            continue;
+    let mut ours = modules_in(&modules.folder)?;
+    let mut wanted: Vec<String> = DRIVERS.iter().map(|driver| (*driver).to_owned()).collect();
+    for (part, ..) in parts(modules) {
+        for (name, path) in modules_in(&folder.join(part))? {
+            let needed = output_of(Command::new("modinfo").args(["-F", "depends"]).arg(&path))?;
+            for driver in needed.trim().split(',') {
+                if !wanted.iter().any(|other| other == driver) {
+                    wanted.push(driver.to_owned());
+                }
+            }
+            // The kernel's own is not the one that is tried.
+            wanted.retain(|driver| *driver != name.trim_end_matches(".ko"));
+            ours.push((name, path));
         }
-        archive.file(&format!("m/{driver}.ko"), &content);
-        drivers += &format!("{driver}\n");
+    }
+    for driver in &wanted {
+        // One that is not there is built in.
+        if let Some(content) = modules.kernel.module(driver)? {
+            archive.file(&format!("m/{driver}.ko"), &content);
+            drivers += &format!("{driver}\n");
+        }
     }
     archive.file("drivers", drivers.as_bytes());
-    let mut ours = modules_in(&modules.folder)?;
-    for (part, ..) in PARTS {
-        ours.extend(modules_in(&folder.join(part))?);
-    }
     for (name, path) in ours {
         archive.module(&format!("m/{name}"), &path, folder)?;
     }
@@ -156,11 +163,6 @@ fn written(
     fs::write(&path, archive.finish())
         .map_err(|error| format!("write {}: {error}", path.display()))?;
     Ok(path)
-}
-
-/// Whether a module has a symbol of this name.
-fn calls(module: &[u8], symbol: &[u8]) -> bool {
-    module.windows(symbol.len()).any(|name| name == symbol)
 }
 
 /// What the C tools and ours say of the images after Linux wrote into them with our modules.
