@@ -37,18 +37,21 @@ pub struct Options {
     pub old: Option<OldImage>,
     /// The checksum algorithm for metadata and data.
     pub checksum: ChecksumType,
-    /// How many copies of tree blocks to store: [`Profile::Single`] or [`Profile::Dup`].
+    /// How tree blocks are spread over the devices: any profile but [`Profile::Raid5`] and
+    /// [`Profile::Raid6`].
     pub metadata: Profile,
-    /// How many copies of file data to store, likewise. The second copy is written last.
+    /// How file data is spread, likewise. The second copy of [`Profile::Dup`] is written last.
     pub data: Profile,
     /// Size of a tree block in bytes: a power of two from 4 KiB to 64 KiB.
     pub nodesize: u32,
     /// Whether to store block group items in a tree of their own. Linux before 6.1 then mounts the
     /// file system read-only.
     pub block_group_tree: bool,
-    /// Size of the file system in bytes; `None` for that of the content plus `slack`, or, on a
-    /// device and without `slack`, for the device's size.
+    /// Size of the file system on each device in bytes; `None` for that of the content plus
+    /// `slack`, or, on a block device and without `slack`, for the device's size.
     pub size: Option<u64>,
+    /// The same for each device; those beyond the list have `size`.
+    pub device_sizes: Vec<u64>,
     /// Bytes of unallocated space after the last block group, beside the free space that Linux
     /// needs before it changes anything. 0 leaves nothing free: Linux can then only read. `None`
     /// leaves the space that Linux needs if that is at most a twenty-fifth of the rest, otherwise
@@ -64,7 +67,8 @@ pub struct Options {
     pub label: Vec<u8>,
     /// The file system's UUID; `None` derives it from the content.
     pub uuid: Option<[u8; 16]>,
-    /// The UUID of its device; `None` derives it from that of the file system.
+    /// The UUID of its first device; `None` derives it from that of the file system, as those of
+    /// the others.
     pub device_uuid: Option<[u8; 16]>,
     /// The image continues another one, whose transactions are older than this: subvolumes keep the
     /// IDs and transactions that they state, and files those of the source as far as their
@@ -170,6 +174,8 @@ pub struct CreateSummary {
     pub subvolumes: u64,
     /// Bytes of tree blocks, each block counted once.
     pub metadata_bytes: u64,
+    /// Size of the file system on each device, in bytes.
+    pub device_bytes: Vec<u64>,
     /// Bytes of the block groups of data, of metadata and of the system, each counted once.
     pub group_bytes: [u64; 3],
     /// Bytes that share the extents of their source.
@@ -208,6 +214,7 @@ impl Default for Options {
             nodesize: 16 << 10,
             block_group_tree: false,
             size: None,
+            device_sizes: Vec::new(),
             slack: None,
             subvolumes: Vec::new(),
             default_subvolume: None,
@@ -238,6 +245,7 @@ setters!(Options {
     nodesize: u32,
     block_group_tree: bool,
     size: Option<u64>,
+    device_sizes: Vec<u64>,
     slack: Option<u64>,
     subvolumes: Vec<NewSubvolume>,
     default_subvolume: Option<Vec<u8>>,
@@ -263,6 +271,20 @@ setters!(OpenOptions {
 });
 
 impl Options {
+    /// The number of devices that the profiles need.
+    pub(crate) fn devices_min(&self) -> usize {
+        let of = |profile: Profile| match profile {
+            Profile::Dup => 1,
+            profile => profile.stripe_counts().0,
+        };
+        usize::from(of(self.metadata).max(of(self.data)))
+    }
+
+    /// The size that is given for the device at this index.
+    pub(crate) fn size_of(&self, index: usize) -> Option<u64> {
+        self.device_sizes.get(index).copied().or(self.size)
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         let invalid = |what| Err(Error::InvalidInput(what));
         let rules = self.rules.iter().map(|rule| rule.compression);
@@ -286,11 +308,12 @@ impl Options {
             return invalid("the tree block size is not a power of two from 4 KiB to 64 KiB");
         }
         for profile in [self.metadata, self.data] {
-            if !matches!(profile, Profile::Single | Profile::Dup) {
-                return invalid("on one device, data and tree blocks are single or dup");
+            if matches!(profile, Profile::Raid5 | Profile::Raid6) {
+                return invalid("raid5 and raid6 are read, and not written");
             }
         }
-        if self.size.is_some_and(|bytes| bytes > BYTES_MAX) || self.size_min > BYTES_MAX {
+        let mut sizes = self.size.iter().chain(&self.device_sizes);
+        if sizes.any(|&bytes| bytes > BYTES_MAX) || self.size_min > BYTES_MAX {
             return invalid("the size of the file system is larger than any file");
         }
         if self.slack.is_some_and(|bytes| bytes > BYTES_MAX) {

@@ -98,7 +98,7 @@ impl Check {
         if self.file.image_at.is_some() {
             bail!("not an image: --image-at does not apply");
         }
-        self.file.refuse_backing(None)?;
+        self.file.refuse_options_of_disks(None)?;
         if self.file.root_hash.is_some() {
             bail!("not an image: --root-hash does not apply");
         }
@@ -172,7 +172,7 @@ pub(crate) fn run(args: &Check) -> Result<bool> {
     }
     let container = Container::open(&address.path, &args.file.options()).with_context(open)?;
     args.file
-        .refuse_backing(container.disk_file())
+        .refuse_options_of_disks(container.disk_file())
         .with_context(open)?;
     if args.ignore_zeros && !matches!(container, Container::Tar(..)) {
         bail!(

@@ -146,7 +146,7 @@ impl Input {
         let Some(file) = self.seekable() else {
             refuse!("{} from a pipe; save it to a file first", format.noun());
         };
-        let disk = Arc::new(DiskFile::open(format, file, &self.path, &options.backing)?);
+        let disk = Arc::new(DiskFile::open(format, file, &self.path, options)?);
         self.bytes = InputBytes::Seekable(Arc::<DiskFile>::clone(&disk));
         self.disk = Some(disk);
         Ok(())

@@ -33,6 +33,9 @@ pub struct OpenOptions {
     /// Disk files: the file behind the one that is opened, the file behind that, and so on, in
     /// place of those that the files name.
     pub backing: Vec<PathBuf>,
+    /// qcow2 disk files: the internal snapshot with this ID, or else with this name, in place of
+    /// the state that the machine sees.
+    pub disk_snapshot: Option<OsString>,
     /// Images in one file: the root hash of dm-verity, by which each block is verified when it is
     /// read.
     pub verity: Option<VerityRoot>,
@@ -71,6 +74,7 @@ impl Default for OpenOptions {
             devices: Vec::new(),
             image_at: None,
             backing: Vec::new(),
+            disk_snapshot: None,
             verity: None,
             platform: None,
             base: Vec::new(),
@@ -96,6 +100,7 @@ setters!(OpenOptions {
     devices: Vec<PathBuf>,
     image_at: Option<ImageAt>,
     backing: Vec<PathBuf>,
+    disk_snapshot: Option<OsString>,
     verity: Option<VerityRoot>,
     platform: Option<Platform>,
     base: Vec<PathBuf>,

@@ -9,7 +9,8 @@ use crate::disk::superblock::{DeviceInfo, Superblock};
 use crate::options::OpenOptions;
 
 /// Maximum number of devices in a file system.
-const DEVICES_MAX: usize = 1024;
+pub(crate) const DEVICES_MAX: usize = 1024;
+pub(crate) const DEVICES: &str = "a btrfs file system has 1 to 1024 devices";
 
 /// The devices of a file system, and the chunks that map addresses to them.
 pub(crate) struct AddressSpace {
@@ -47,9 +48,7 @@ impl AddressSpace {
         options: &OpenOptions,
     ) -> Result<(AddressSpace, Superblock)> {
         if sources.is_empty() || sources.len() > DEVICES_MAX {
-            return Err(Error::InvalidInput(
-                "a btrfs file system has 1 to 1024 devices",
-            ));
+            return Err(Error::InvalidInput(DEVICES));
         }
         let mut found = Vec::new();
         for source in sources {
@@ -189,7 +188,20 @@ impl AddressSpace {
         }
     }
 
-    /// Reads one copy of bytes in `chunk`.
+    /// The number of ways for a reader that tells right bytes from wrong ones: those of
+    /// [`AddressSpace::copies`], and of RAID6 those without each other stripe of data, in case it
+    /// is wrong, too.
+    pub(crate) fn ways(chunk: &Chunk) -> usize {
+        let others = match chunk.profile {
+            Profile::Raid6 if chunk.data_stripes() <= parity::DATA_MAX => {
+                chunk.data_stripes().saturating_sub(1)
+            }
+            _ => 0,
+        };
+        AddressSpace::copies(chunk).saturating_add(others)
+    }
+
+    /// Reads bytes in `chunk` in one of its ways.
     pub(crate) fn read_copy(
         &self,
         chunk: &Chunk,
@@ -205,7 +217,7 @@ impl AddressSpace {
             if copy <= last {
                 self.read_device(place.device, place.at, part)?;
             } else {
-                self.rebuild(chunk, at, part, copy.saturating_sub(last) > 1)?;
+                self.rebuild(chunk, at, part, copy.saturating_sub(last))?;
             }
             at = Logical(at.0.saturating_add(place.len));
             left = rest;
@@ -226,7 +238,7 @@ impl AddressSpace {
     ) -> Result<T> {
         let chunk = self.chunk(logical, to_u64(buf.len()))?;
         let mut first: Option<Error> = None;
-        for copy in 0..AddressSpace::copies(chunk) {
+        for copy in 0..AddressSpace::ways(chunk) {
             let read = self.read_copy(chunk, logical, buf, copy);
             match read.and_then(|()| verify(buf)) {
                 Ok(value) => return Ok(value),
@@ -239,27 +251,27 @@ impl AddressSpace {
         Err(first.expect("a chunk has at least one copy"))
     }
 
-    /// Reconstructs bytes of one stripe of a RAID5 or RAID6 chunk from the other stripes and the
-    /// first parity; or from the second one, which with the first can do without one more stripe.
-    fn rebuild(
-        &self,
-        chunk: &Chunk,
-        logical: Logical,
-        buf: &mut [u8],
-        by_second: bool,
-    ) -> Result<()> {
+    /// Reconstructs bytes of one stripe of a RAID5 or RAID6 chunk, in the first way from the other
+    /// stripes and the first parity, in the second one from the second parity, which with the first
+    /// can do without one more stripe: one whose device is absent; in each further way without the
+    /// next one.
+    fn rebuild(&self, chunk: &Chunk, logical: Logical, buf: &mut [u8], way: usize) -> Result<()> {
         let place = chunk.place(logical, to_u64(buf.len()), 0);
         let data = chunk.data_stripes();
         let in_row = |index| chunk.place_in_row(index, logical);
-        let weights = if by_second {
+        let own = in_row(place.stripe);
+        let weights = if way > 1 {
             let is_absent = |(index, stripe): &(usize, &Stripe)| {
                 *index != place.stripe
                     && in_row(*index) < data
                     && self.device(stripe.device).is_none()
             };
             let mut absent = chunk.stripes.iter().enumerate().filter(is_absent);
-            let other = absent.next().map(|(index, _)| in_row(index));
-            Weights::second(in_row(place.stripe), other).ok_or_else(|| {
+            let other = match way.checked_sub(3) {
+                Some(nth) => Some(nth.saturating_add(usize::from(nth >= own))),
+                None => absent.next().map(|(index, _)| in_row(index)),
+            };
+            Weights::second(own, other).ok_or_else(|| {
                 let what = "RAID6 chunk has more than 255 stripes of data";
                 Error::corrupt(what, logical.0, to_u64(data))
             })?

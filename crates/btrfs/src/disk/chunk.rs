@@ -34,6 +34,19 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// All profiles.
+    pub const ALL: [Profile; 9] = [
+        Profile::Single,
+        Profile::Dup,
+        Profile::Raid0,
+        Profile::Raid1,
+        Profile::Raid1c3,
+        Profile::Raid1c4,
+        Profile::Raid10,
+        Profile::Raid5,
+        Profile::Raid6,
+    ];
+
     /// The profile for these [`block_group`] flags; `None` if more than one is set.
     pub const fn from_flags(flags: u64) -> Option<Profile> {
         Some(match flags & block_group::PROFILE_MASK {
@@ -48,6 +61,21 @@ impl Profile {
             block_group::RAID6 => Profile::Raid6,
             _ => return None,
         })
+    }
+
+    /// Its [`block_group`] flag.
+    pub(crate) const fn flag(self) -> u64 {
+        match self {
+            Profile::Single => 0,
+            Profile::Dup => block_group::DUP,
+            Profile::Raid0 => block_group::RAID0,
+            Profile::Raid1 => block_group::RAID1,
+            Profile::Raid1c3 => block_group::RAID1C3,
+            Profile::Raid1c4 => block_group::RAID1C4,
+            Profile::Raid10 => block_group::RAID10,
+            Profile::Raid5 => block_group::RAID5,
+            Profile::Raid6 => block_group::RAID6,
+        }
     }
 
     /// Its name, as in `mkfs.btrfs`.
@@ -66,7 +94,7 @@ impl Profile {
     }
 
     /// The minimum and maximum number of stripes of a chunk with this profile.
-    const fn stripe_counts(self) -> (u16, u16) {
+    pub(crate) const fn stripe_counts(self) -> (u16, u16) {
         match self {
             Profile::Single => (1, 1),
             Profile::Dup | Profile::Raid1 => (2, 2),
@@ -304,22 +332,34 @@ impl Profile {
             _ => 0,
         }
     }
+
+    /// The number of different stripes of data in a row of a striped chunk with this many stripes;
+    /// `None` if the profile is not striped.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "each profile has its fewest stripes; see `stripe_counts`"
+    )]
+    pub(crate) const fn across(self, stripes: u64) -> Option<u64> {
+        match self {
+            Profile::Raid0 => Some(stripes),
+            Profile::Raid10 => Some(stripes / 2),
+            Profile::Raid5 | Profile::Raid6 => Some(stripes - self.parities()),
+            _ => None,
+        }
+    }
 }
 
 /// Bytes that a chunk occupies on each of its devices, rounded up to whole stripes if it is
 /// striped.
 #[expect(
     clippy::arithmetic_side_effects,
-    reason = "each profile has its fewest stripes; see `stripe_counts`"
+    reason = "the sum is that of the stripes, which end on a device"
 )]
 fn part_len(profile: Profile, len: u64, stripes: u64) -> u64 {
-    let across = match profile {
-        Profile::Raid0 => stripes,
-        Profile::Raid10 => stripes / 2,
-        Profile::Raid5 | Profile::Raid6 => stripes - profile.parities(),
-        _ => return len,
-    };
-    (len.div_ceil(STRIPE_BYTES).div_ceil(across)) * STRIPE_BYTES
+    match profile.across(stripes) {
+        Some(across) => len.div_ceil(STRIPE_BYTES).div_ceil(across) * STRIPE_BYTES,
+        None => len,
+    }
 }
 
 /// Parses the keys and chunks in a superblock. `at` is their position.

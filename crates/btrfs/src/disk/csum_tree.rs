@@ -128,8 +128,8 @@ fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> R
     let is_right = |data: &[u8], sum: &[u8]| checksum.of(data).starts_with(sum);
     let chunk = volume.space.chunk(at, to_u64(dst.len()))?;
     let first = volume.space.read_copy(chunk, at, dst, 0);
-    let copies = AddressSpace::copies(chunk);
-    if first.is_err() && copies == 1 {
+    let ways = AddressSpace::ways(chunk);
+    if first.is_err() && ways == 1 {
         return first;
     }
     for (index, (data, sum)) in dst.chunks_mut(sector).zip(sums.chunks(size)).enumerate() {
@@ -141,7 +141,7 @@ fn read_verified(volume: &Volume, at: Logical, dst: &mut [u8], sums: &[u8]) -> R
         let mut is_found = false;
         // Retry the first copy too: that the whole range could not be read does not mean that this
         // sector cannot.
-        for copy in 0..copies {
+        for copy in 0..ways {
             if volume.space.read_copy(chunk, at, data, copy).is_ok() && is_right(data, sum) {
                 is_found = true;
                 break;

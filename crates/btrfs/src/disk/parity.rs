@@ -5,7 +5,7 @@
 //! H. P. Anvin, "The mathematics of RAID-6".
 
 /// As many stripes of data have different weights in the second parity.
-const DATA_MAX: usize = 255;
+pub(super) const DATA_MAX: usize = 255;
 
 /// How often each parity counts in the sum of stripes that is a lost stripe of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 mod builder;
 mod data;
 mod describe;
+mod devices;
 mod file_set;
 mod fs_tree;
 mod heuristic;
@@ -26,10 +27,12 @@ use tree::{
 use self::data::{Area, FileContent};
 pub use self::data::{ImageTrial, TrialPart, TrialResult, TrialWorker};
 use self::describe::describe;
+use self::devices::Devices;
 use self::fs_tree::FileTrees;
 use self::layout::GROUPS_BEGIN;
 use self::subvolumes::SubvolumePlan;
 use self::trees::TreeWriter;
+use crate::disk::address_space::{DEVICES, DEVICES_MAX};
 use crate::disk::raw::SUPERBLOCK_BYTES;
 use crate::disk::superblock::SUPERBLOCK_PLACES;
 use crate::options::{CreateSummary, Options};
@@ -50,10 +53,35 @@ pub fn create(
     progress: &dyn Progress,
     output: &Output,
 ) -> Result<CreateSummary> {
+    let outputs = std::slice::from_ref(output);
+    create_on_devices(inventory, options, parallel, progress, outputs)
+}
+
+/// As [`create`], on several devices: the first output becomes the device with the ID 1. The caller
+/// commits all outputs, that of the first one last.
+///
+/// # Errors
+/// As for [`create`]; [`Error::InvalidInput`] if there are fewer devices than a profile needs.
+pub fn create_on_devices(
+    inventory: &Inventory,
+    options: &Options,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    outputs: &[Output],
+) -> Result<CreateSummary> {
     options.check()?;
-    if output.kind() == OutputKind::Stream {
+    if outputs.len() < options.devices_min() {
+        return Err(Error::InvalidInput(
+            "too few devices: raid1 and raid10 need 2, raid1c3 needs 3, raid1c4 needs 4",
+        ));
+    }
+    if outputs.len() > DEVICES_MAX {
+        return Err(Error::InvalidInput(DEVICES));
+    }
+    if outputs.iter().any(|it| it.kind() == OutputKind::Stream) {
         return Err(Error::Unsupported("a btrfs image as a stream"));
     }
+    let devices = Devices::new(outputs, options)?;
     Scratch::catch(|| {
         let plan = SubvolumePlan::new(inventory, options)?;
         progress.expect(
@@ -61,10 +89,13 @@ pub fn create(
             Some(inventory.content_bytes()),
         );
         let mut discarded_bytes = 0;
-        if output.kind() == OutputKind::Device {
-            let bytes = options.size.map_or_else(|| ReadAt::size(output), Ok)?;
+        for (index, output) in outputs.iter().enumerate() {
+            let Some(bytes) = devices.fixed[index] else {
+                continue;
+            };
+            let bytes = options.size_of(index).unwrap_or(bytes);
             if options.discard && output.discard(bytes).is_ok() {
-                discarded_bytes = bytes;
+                discarded_bytes += bytes;
             }
             wipe(output)?;
         }
@@ -97,13 +128,13 @@ pub fn create(
             options,
             parallel,
             progress,
-            output,
+            &devices,
         )?;
         drop(duplicates);
         summarize(inventory, &area, &mut summary);
         let trees = FileTrees::new(inventory, &described, &area, &plan, options);
         summary.split_links = trees.split_links();
-        let mut summary = TreeWriter::new(options, &area, &trees).write(output, summary)?;
+        let mut summary = TreeWriter::new(options, &area, &trees).write(summary)?;
         summary.image.unreadable = area.lost.into_paths(inventory);
         Ok(summary)
     })

@@ -74,16 +74,17 @@ impl BuiltTrees {
 pub(crate) struct Uuids {
     pub(crate) fsid: [u8; 16],
     pub(crate) chunk_tree: [u8; 16],
-    pub(crate) device: [u8; 16],
+    /// In the order of their IDs.
+    pub(crate) devices: Vec<[u8; 16]>,
     /// In the order of the plan.
     pub(crate) subvolumes: Vec<[u8; 16]>,
 }
 
 impl Uuids {
-    /// UUIDs that are not given derive from the file system's own.
+    /// UUIDs that are not given derive from the file system's own. That of the first device may be.
     pub(crate) fn of(
         fsid: [u8; 16],
-        device: Option<[u8; 16]>,
+        (device, devices): (Option<[u8; 16]>, usize),
         subvolumes: &[PlannedSubvolume],
     ) -> Uuids {
         let derived = |number: &[u8]| tree::uuid_of(tree::sha256(&[&fsid[..], number].concat()));
@@ -91,10 +92,15 @@ impl Uuids {
             let number = [&[3][..], &index.to_le_bytes()].concat();
             planned.options.uuid.unwrap_or_else(|| derived(&number))
         };
+        let further = (1..devices as u32).map(|index| {
+            let number = [&[4][..], &index.to_le_bytes()].concat();
+            derived(&number)
+        });
+        let first = device.unwrap_or_else(|| derived(&[2]));
         Uuids {
             fsid,
             chunk_tree: derived(&[1]),
-            device: device.unwrap_or_else(|| derived(&[2])),
+            devices: std::iter::once(first).chain(further).collect(),
             subvolumes: (0..).zip(subvolumes).map(subvolume).collect(),
         }
     }

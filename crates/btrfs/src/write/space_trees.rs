@@ -226,7 +226,7 @@ impl<'a> PendingGroups<'a> {
     /// Emits the groups whose keys precede the item of this kind at this address.
     fn before(&mut self, builder: &mut TreeBuilder<'_, '_>, at: u64, kind: u8) -> Result<()> {
         while let Some((group, rest)) = self.0.split_first() {
-            if (group.start, item::BLOCK_GROUP_ITEM) >= (at, kind) {
+            if (group.start(), item::BLOCK_GROUP_ITEM) >= (at, kind) {
                 break;
             }
             emit_group(builder, group)?;
@@ -252,9 +252,9 @@ fn emit_group(builder: &mut TreeBuilder<'_, '_>, group: &NewGroup) -> Result<()>
     let item = raw::BlockGroupItem {
         used: group.used.into(),
         chunk_objectid: object::FIRST_CHUNK_TREE.into(),
-        flags: group.flags.into(),
+        flags: group.chunk.flags.into(),
     };
-    let key = Key::new(group.start, item::BLOCK_GROUP_ITEM, group.len);
+    let key = Key::new(group.start(), item::BLOCK_GROUP_ITEM, group.chunk.len);
     builder.push(key, &[item.as_bytes()])
 }
 
@@ -323,15 +323,15 @@ pub(crate) fn emit_free_space(
 ) -> Result<BuiltTree> {
     let mut builder = TreeBuilder::new(blocks, object::FREE_SPACE_TREE);
     for group in groups.iter().copied().flatten() {
-        let is_full = group.used == group.len;
+        let is_full = group.used == group.chunk.len;
         let info = raw::FreeSpaceInfo {
             extent_count: u32::from(!is_full).into(),
             flags: 0.into(),
         };
-        let key = Key::new(group.start, item::FREE_SPACE_INFO, group.len);
+        let key = Key::new(group.start(), item::FREE_SPACE_INFO, group.chunk.len);
         builder.push(key, &[info.as_bytes()])?;
         if !is_full {
-            let (at, len) = (group.start + group.used, group.len - group.used);
+            let (at, len) = (group.start() + group.used, group.chunk.len - group.used);
             builder.push(Key::new(at, item::FREE_SPACE_EXTENT, len), &[])?;
         }
     }
@@ -367,8 +367,8 @@ pub(crate) fn emit_sums(
 /// Distributes bytes over groups: each is filled before the next one is started.
 pub(crate) fn set_used(groups: &mut [NewGroup], nodesize: u32, mut bytes: u64) {
     for group in groups {
-        debug_assert!(group.flags & block_group::DATA == 0);
-        let room = group.len - group.len % u64::from(nodesize);
+        debug_assert!(group.chunk.flags & block_group::DATA == 0);
+        let room = group.chunk.len - group.chunk.len % u64::from(nodesize);
         group.used = room.min(bytes);
         bytes -= group.used;
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use codec::Settings;
-use tree::{Error, FileId, Output, OutputKind, ReadAt, Result};
+use tree::{Error, FileId, ReadAt, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::disk::chunk::{Profile, STRIPE_BYTES};
@@ -15,10 +15,9 @@ use crate::disk::superblock::SUPERBLOCK_PLACES;
 use crate::options::{CreateSummary, Options};
 use crate::write::builder::{Blocks, BuiltTree, Identity, Shape, TreeBuilder};
 use crate::write::data::{Area, FileContent};
+use crate::write::devices::Devices;
 use crate::write::fs_tree::{FileTrees, emit_empty, timespec};
-use crate::write::layout::{
-    GroupLayout, Headroom, NewGroup, SECTOR_BYTES, append_copies, append_groups, extend_data,
-};
+use crate::write::layout::{GroupLayout, Headroom, NewGroup, SECTOR_BYTES};
 use crate::write::roots::{BuiltTrees, RootItems, Uuids};
 use crate::write::space_trees::{
     BlockRef, DataRef, DataRefs, References, emit_extents, emit_free_space, emit_groups, emit_sums,
@@ -30,17 +29,19 @@ const ROUNDS_MAX: usize = 32;
 /// By default, one part in this many may be left free.
 const FREE_PART: u64 = 25;
 
-/// Writes the further copies of data.
-fn copy_data(output: &Output, groups: &[NewGroup]) -> Result<()> {
+/// Writes the second copies of data that follow on the same device.
+fn copy_data(devices: &Devices<'_>, groups: &[NewGroup]) -> Result<()> {
     let mut buffer = vec![0; 1 << 20];
     for group in groups {
+        let (Profile::Dup, [first, second]) = (group.chunk.profile, &*group.chunk.stripes) else {
+            continue;
+        };
+        let output = devices.output(first.device);
         let mut done = 0;
-        while done < group.used && group.stripes.len() > 1 {
+        while done < group.used {
             let part = &mut buffer[..(group.used - done).min(1 << 20) as usize];
-            output.read_exact_at(part, group.stripes[0] + done)?;
-            for &copy in &group.stripes[1..] {
-                output.write_all_at(part, copy + done)?;
-            }
+            output.read_exact_at(part, first.at.0 + done)?;
+            output.write_all_at(part, second.at.0 + done)?;
             done += part.len() as u64;
         }
     }
@@ -77,11 +78,8 @@ impl<'a> TreeWriter<'a> {
         }
     }
 
-    pub(crate) fn write(
-        mut self,
-        output: &Output,
-        mut summary: CreateSummary,
-    ) -> Result<CreateSummary> {
+    pub(crate) fn write(mut self, mut summary: CreateSummary) -> Result<CreateSummary> {
+        let devices = self.area.devices;
         let nodesize = self.options.nodesize;
         let mut roots = BuiltTrees::default();
         let mut measure = Blocks::measure(nodesize);
@@ -98,10 +96,13 @@ impl<'a> TreeWriter<'a> {
         self.references = references;
         let digest = tree::uuid_of(tree::sha256(&measure.digest()));
         let fsid = self.options.uuid.unwrap_or(digest);
-        self.uuids = Uuids::of(fsid, self.options.device_uuid, &self.trees.plan.subvolumes);
-        let (layout, headroom) = self.fit(&mut roots, output)?;
-        output.set_len(layout.size)?;
-        copy_data(output, &layout.data)?;
+        let device_uuids = (self.options.device_uuid, devices.outputs.len());
+        self.uuids = Uuids::of(fsid, device_uuids, &self.trees.plan.subvolumes);
+        let (layout, headroom) = self.fit(&mut roots)?;
+        for (output, &size) in devices.outputs.iter().zip(&layout.sizes) {
+            output.set_len(size)?;
+        }
+        copy_data(devices, &layout.data)?;
         let identity = Identity {
             fsid: self.uuids.fsid,
             chunk_tree_uuid: self.uuids.chunk_tree,
@@ -109,10 +110,10 @@ impl<'a> TreeWriter<'a> {
             generation: self.trees.plan.generation(),
         };
         let measured = roots.clone();
-        let mut blocks = Blocks::write(nodesize, output, &layout.system, identity);
+        let mut blocks = Blocks::write(nodesize, devices, &layout.system, identity);
         roots.chunk = self.emit_chunks(&mut blocks, &layout)?;
         blocks.finish()?;
-        let mut blocks = Blocks::write(nodesize, output, &layout.metadata, identity);
+        let mut blocks = Blocks::write(nodesize, devices, &layout.metadata, identity);
         self.emit_files(&mut blocks, &mut roots, |_, _| ())?;
         self.emit_small(&mut blocks, &layout, &measured, &mut roots)?;
         blocks.finish()?;
@@ -122,14 +123,15 @@ impl<'a> TreeWriter<'a> {
             shape(&measured),
             "trees must not depend on the pass"
         );
-        self.write_superblocks(output, &layout, &roots)?;
+        self.write_superblocks(&layout, &roots)?;
         summary.metadata_bytes = (layout.system.iter())
             .chain(&layout.metadata)
             .map(|group| group.used)
             .sum();
         summary.group_bytes = [&layout.data, &layout.metadata, &layout.system]
-            .map(|groups| groups.iter().map(|group| group.len).sum());
-        summary.image.image_bytes = layout.size;
+            .map(|groups| groups.iter().map(|group| group.chunk.len).sum());
+        summary.image.image_bytes = layout.sizes.iter().sum();
+        summary.device_bytes = layout.sizes;
         summary.uuid = self.uuids.fsid;
         summary.is_writable = headroom == Headroom::Change;
         summary.can_delete = headroom != Headroom::None;
@@ -236,48 +238,54 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Lays out the groups, with as much headroom as fits.
-    fn fit(&self, roots: &mut BuiltTrees, output: &Output) -> Result<(GroupLayout, Headroom)> {
-        let device = match output.kind() {
-            OutputKind::Device => Some(ReadAt::size(output)?),
-            _ => None,
-        };
-        let size = match (self.options.size, self.options.slack) {
-            (None, None) => device,
-            (size, _) => size,
-        };
-        let candidates = match (size, self.options.slack) {
-            (Some(_), None) => &[Headroom::Change, Headroom::Shrink, Headroom::None][..],
+    fn fit(&self, roots: &mut BuiltTrees) -> Result<(GroupLayout, Headroom)> {
+        let fixed = &self.area.devices.fixed;
+        let sizes = fixed.iter().enumerate().map(|(index, &fixed)| {
+            let fixed = fixed.filter(|_| self.options.slack.is_none());
+            self.options.size_of(index).or(fixed)
+        });
+        let sizes: Vec<Option<u64>> = sizes.collect();
+        let is_given = sizes.iter().any(Option::is_some);
+        let candidates = match (is_given, self.options.slack) {
+            (true, None) => &[Headroom::Change, Headroom::Shrink, Headroom::None][..],
             (_, Some(0)) => &[Headroom::None],
             (_, Some(_)) => &[Headroom::Change],
-            (None, None) => &[Headroom::Change, Headroom::Shrink],
+            (false, None) => &[Headroom::Change, Headroom::Shrink],
         };
         let mut bytes_min = 0;
         for &headroom in candidates {
             let mut layout = self.measure(roots, headroom)?;
             let slack = self.options.slack.unwrap_or(0);
-            layout.size = match size {
+            let size_of = |(size, end): (&Option<u64>, &u64)| match *size {
                 Some(size) => size - size % SECTOR_BYTES as u64,
-                None => layout
-                    .end
+                None => end
                     .saturating_add(slack.next_multiple_of(STRIPE_BYTES))
                     .max(self.options.size_min - self.options.size_min % SECTOR_BYTES as u64),
             };
+            layout.sizes = sizes.iter().zip(&layout.ends).map(size_of).collect();
             let is_last = Some(&headroom) == candidates.last();
-            let fits = match (size, self.options.slack) {
-                (Some(_), _) => layout.size >= layout.end,
-                (None, Some(_)) => true,
-                (None, None) => {
+            let fits = match (is_given, self.options.slack) {
+                (true, _) => layout.sizes.iter().zip(&layout.ends).all(|(a, b)| a >= b),
+                (false, Some(_)) => true,
+                (false, None) => {
+                    let is_within = |&end: &u64| end <= self.options.size_min;
                     is_last
-                        || layout.end <= self.options.size_min
+                        || layout.ends.iter().all(is_within)
                         || layout.device_bytes()
                             <= layout.used_bytes() / FREE_PART * (FREE_PART + 1)
                 }
             };
-            let is_within = device.is_none_or(|bytes| layout.size <= bytes);
+            let mut sizes = layout.sizes.iter().zip(fixed);
+            let is_within = sizes.all(|(&size, fixed)| fixed.is_none_or(|bytes| size <= bytes));
             if fits && is_within {
                 return Ok((layout, headroom));
             }
-            bytes_min = if is_within { layout.end } else { layout.size };
+            let sizes = if is_within {
+                &layout.ends
+            } else {
+                &layout.sizes
+            };
+            bytes_min = sizes.iter().copied().max().unwrap_or(0);
         }
         Err(Error::TooSmall { bytes_min })
     }
@@ -301,10 +309,6 @@ impl<'a> TreeWriter<'a> {
     /// Space for trees of this size, and the free space to leave.
     fn lay_out(&self, roots: &BuiltTrees, headroom: Headroom) -> GroupLayout {
         let nodesize = u64::from(self.options.nodesize);
-        let dup = match self.options.metadata {
-            Profile::Dup => block_group::DUP,
-            _ => 0,
-        };
         let metadata = roots.metadata_blocks() * nodesize;
         let chunk = roots.chunk.blocks().max(1) as u64 * nodesize;
         let space_bytes = roots.space_blocks() * nodesize;
@@ -313,39 +317,44 @@ impl<'a> TreeWriter<'a> {
             data: self.area.groups.clone(),
             ..GroupLayout::default()
         };
-        let mut at = extend_data(&mut layout.data, self.area.end(), free_data);
-        if self.options.data == Profile::Dup {
-            at = append_copies(&mut layout.data, at);
+        let (spread, profile) = (&self.area.devices.spread, self.options.metadata);
+        let mut frontier = spread.finish_data(&mut layout.data, self.options.data, free_data);
+        for (groups, flags, bytes) in [
+            (&mut layout.system, block_group::SYSTEM, chunk + free_chunk),
+            (&mut layout.metadata, block_group::METADATA, metadata + free),
+        ] {
+            spread.append(groups, &mut frontier, (flags, profile), bytes);
         }
-        let flags = block_group::SYSTEM | dup;
-        let at = append_groups(&mut layout.system, at, chunk + free_chunk, flags);
-        let flags = block_group::METADATA | dup;
-        layout.end = append_groups(&mut layout.metadata, at, metadata + free, flags);
+        layout.ends = frontier.places;
         // Used space determines how much is listed as free, but not the number of items, except for
         // full groups.
         set_used(&mut layout.metadata, self.options.nodesize, metadata);
         set_used(&mut layout.system, self.options.nodesize, chunk);
-        layout.size = layout.end;
+        layout.sizes.clone_from(&layout.ends);
         layout
     }
 
     fn emit_chunks(&self, blocks: &mut Blocks<'_>, layout: &GroupLayout) -> Result<BuiltTree> {
         let mut builder = TreeBuilder::new(blocks, object::CHUNK_TREE);
-        let key = Key::new(object::DEV_ITEMS, item::DEV_ITEM, 1);
-        builder.push(key, &[self.device(layout).as_bytes()])?;
+        for id in (1..).take(layout.sizes.len()) {
+            let key = Key::new(object::DEV_ITEMS, item::DEV_ITEM, id);
+            builder.push(key, &[self.device(layout, id).as_bytes()])?;
+        }
         for group in layout.all() {
-            let chunk = group.emit_chunk(SECTOR_BYTES as u32, self.uuids.device);
-            let key = Key::new(object::FIRST_CHUNK_TREE, item::CHUNK_ITEM, group.start);
+            let chunk = group.emit_chunk(SECTOR_BYTES as u32, &self.uuids.devices);
+            let key = Key::new(object::FIRST_CHUNK_TREE, item::CHUNK_ITEM, group.start());
             builder.push(key, &[&chunk])?;
         }
         builder.finish()
     }
 
-    fn device(&self, layout: &GroupLayout) -> raw::DevItem {
+    fn device(&self, layout: &GroupLayout, id: u64) -> raw::DevItem {
+        let parts = layout.parts().filter(|part| part.0 == id);
+        let used: u64 = parts.map(|(_, _, group)| group.chunk.stripe_bytes()).sum();
         raw::DevItem {
-            devid: 1.into(),
-            total_bytes: layout.size.into(),
-            bytes_used: layout.device_bytes().into(),
+            devid: id.into(),
+            total_bytes: layout.sizes[id as usize - 1].into(),
+            bytes_used: used.into(),
             io_align: (SECTOR_BYTES as u32).into(),
             io_width: (SECTOR_BYTES as u32).into(),
             sector_size: (SECTOR_BYTES as u32).into(),
@@ -355,7 +364,7 @@ impl<'a> TreeWriter<'a> {
             dev_group: 0.into(),
             seek_speed: 0,
             bandwidth: 0,
-            uuid: self.uuids.device,
+            uuid: self.uuids.devices[id as usize - 1],
             fsid: self.uuids.fsid,
         }
     }
@@ -365,21 +374,18 @@ impl<'a> TreeWriter<'a> {
         blocks: &mut Blocks<'_>,
         layout: &GroupLayout,
     ) -> Result<BuiltTree> {
-        let mut extents: Vec<(u64, &NewGroup)> = layout
-            .all()
-            .flat_map(|group| group.stripes.iter().map(move |&at| (at, group)))
-            .collect();
-        extents.sort_by_key(|extent| extent.0);
+        let mut extents: Vec<(u64, u64, &NewGroup)> = layout.parts().collect();
+        extents.sort_by_key(|extent| (extent.0, extent.1));
         let mut builder = TreeBuilder::new(blocks, object::DEV_TREE);
-        for (at, group) in extents {
+        for (device, at, group) in extents {
             let extent = raw::DevExtent {
                 chunk_tree: object::CHUNK_TREE.into(),
                 chunk_objectid: object::FIRST_CHUNK_TREE.into(),
-                chunk_offset: group.start.into(),
-                length: group.len.into(),
+                chunk_offset: group.start().into(),
+                length: group.chunk.stripe_bytes().into(),
                 chunk_tree_uuid: self.uuids.chunk_tree,
             };
-            let key = Key::new(1, item::DEV_EXTENT, at);
+            let key = Key::new(device, item::DEV_EXTENT, at);
             builder.push(key, &[extent.as_bytes()])?;
         }
         builder.finish()
@@ -396,6 +402,11 @@ impl<'a> TreeWriter<'a> {
         }
         if self.trees.plan.default > 0 {
             flags |= incompat::DEFAULT_SUBVOL;
+        }
+        let profiles = [self.options.metadata, self.options.data];
+        let has_many = |profile: &Profile| matches!(profile, Profile::Raid1c3 | Profile::Raid1c4);
+        if profiles.iter().any(has_many) {
+            flags |= incompat::RAID1C34;
         }
         let has = |compression: Compression, settings: fn(&Settings) -> bool| {
             self.area.counts.compressed[usize::from(compression.number())] > 0
@@ -414,13 +425,29 @@ impl<'a> TreeWriter<'a> {
         flags
     }
 
-    /// Writes all copies of the superblock, the first one last.
-    fn write_superblocks(
-        &self,
-        output: &Output,
-        layout: &GroupLayout,
-        roots: &BuiltTrees,
-    ) -> Result<()> {
+    /// Writes all copies of the superblock of every device: the first ones last, and that of the
+    /// first device at the end.
+    fn write_superblocks(&self, layout: &GroupLayout, roots: &BuiltTrees) -> Result<()> {
+        let mut superblock = self.superblock(layout, roots)?;
+        for place in SUPERBLOCK_PLACES.into_iter().rev() {
+            for (index, &size) in layout.sizes.iter().enumerate().rev() {
+                if place.0 + SUPERBLOCK_BYTES as u64 > size {
+                    continue;
+                }
+                let id = index as u64 + 1;
+                superblock.dev_item = self.device(layout, id);
+                superblock.bytenr = place.0.into();
+                let bytes = &superblock.as_bytes()[CHECKSUM_BYTES..];
+                superblock.csum = self.options.checksum.of(bytes);
+                let output = self.area.devices.output(id);
+                output.write_all_at(superblock.as_bytes(), place.0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The superblock, without device and place.
+    fn superblock(&self, layout: &GroupLayout, roots: &BuiltTrees) -> Result<raw::Superblock> {
         let mut superblock = raw::Superblock::new_zeroed();
         superblock.fsid = self.uuids.fsid;
         superblock.flags = 1.into();
@@ -432,11 +459,11 @@ impl<'a> TreeWriter<'a> {
         superblock.chunk_root = roots.chunk.at.into();
         superblock.chunk_root_level = roots.chunk.level();
         superblock.chunk_root_generation = generation.into();
-        superblock.total_bytes = layout.size.into();
+        superblock.total_bytes = layout.sizes.iter().sum::<u64>().into();
         let used: u64 = layout.all().map(|group| group.used).sum();
         superblock.bytes_used = used.into();
         superblock.root_dir_objectid = object::ROOT_TREE_DIR.into();
-        superblock.num_devices = 1.into();
+        superblock.num_devices = (layout.sizes.len() as u64).into();
         superblock.sectorsize = (SECTOR_BYTES as u32).into();
         superblock.nodesize = self.options.nodesize.into();
         superblock.unused_leafsize = self.options.nodesize.into();
@@ -448,32 +475,19 @@ impl<'a> TreeWriter<'a> {
         superblock.compat_ro_flags = features.into();
         superblock.incompat_flags = self.incompat().into();
         superblock.csum_type = self.options.checksum.number().into();
-        superblock.dev_item = self.device(layout);
         superblock.label[..self.options.label.len()].copy_from_slice(&self.options.label);
         superblock.uuid_tree_generation = generation.into();
         let mut array = Vec::new();
         for group in &layout.system {
-            let key = Key::new(object::FIRST_CHUNK_TREE, item::CHUNK_ITEM, group.start);
+            let key = Key::new(object::FIRST_CHUNK_TREE, item::CHUNK_ITEM, group.start());
             array.extend(key.emit().as_bytes());
-            array.extend(group.emit_chunk(SECTOR_BYTES as u32, self.uuids.device));
+            array.extend(group.emit_chunk(SECTOR_BYTES as u32, &self.uuids.devices));
         }
         let Some(room) = superblock.sys_chunk_array.get_mut(..array.len()) else {
             return Err(Error::Limit("the chunk tree is too large"));
         };
         room.copy_from_slice(&array);
         superblock.sys_chunk_array_size = (array.len() as u32).into();
-        for place in SUPERBLOCK_PLACES.into_iter().rev() {
-            if place.0 + SUPERBLOCK_BYTES as u64 > layout.size {
-                continue;
-            }
-            superblock.bytenr = place.0.into();
-            let sum = self
-                .options
-                .checksum
-                .of(&superblock.as_bytes()[CHECKSUM_BYTES..]);
-            superblock.csum = sum;
-            output.write_all_at(superblock.as_bytes(), place.0)?;
-        }
-        Ok(())
+        Ok(superblock)
     }
 }

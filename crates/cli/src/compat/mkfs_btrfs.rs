@@ -21,7 +21,7 @@ use tree::{FileAttributes, HostTimes, Time};
 use super::options::{OptionRow, Style, parse};
 use super::write::write;
 use crate::message::tell;
-use crate::options::{bytes, epoch, joined, settings, uuid};
+use crate::options::{bytes, epoch, joined, profile, settings, uuid};
 use crate::text;
 
 /// The contents of the command line.
@@ -29,8 +29,9 @@ use crate::text;
 pub(super) struct NewFileSystem {
     copy: CopyOptions,
     rootdir: Option<PathBuf>,
-    /// The size of the file system, in bytes.
+    /// The size of the file system on each device, in bytes.
     size: Option<u64>,
+    metadata: Option<Profile>,
     shrinks: bool,
     /// The codec as it was typed.
     codec: Option<String>,
@@ -88,15 +89,15 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     }),
     Row::with(&["-d", "--data"], "PROFILE", |request, name| {
-        request.copy.btrfs.data = profile(name)?;
+        request.copy.btrfs.data = profile(&words(name)?.to_ascii_lowercase())?;
         Ok(())
     })
-    .noted("single or dup; the others are refused"),
+    .noted("all but raid5 and raid6"),
     Row::with(&["-m", "--metadata"], "PROFILE", |request, name| {
-        request.copy.btrfs.metadata = profile(name)?;
+        request.metadata = Some(profile(&words(name)?.to_ascii_lowercase())?);
         Ok(())
     })
-    .noted("single or dup; the others are refused"),
+    .noted("all but raid5 and raid6"),
     Row::refused(
         &["-M", "--mixed"],
         "",
@@ -123,7 +124,7 @@ pub(super) const ROWS: &[Row] = &[
         request.rootdir = Some(dir.into());
         Ok(())
     })
-    .noted("a new file has 64 MiB of free space"),
+    .noted("also on several devices; a new file has 64 MiB of free space"),
     Row::with(&["--compress"], "ALGO[:LEVEL]", |request, codec| {
         let codec = words(codec)?;
         let bare = codec.strip_suffix(":0").or(codec.strip_suffix(':'));
@@ -174,14 +175,6 @@ pub(super) const ROWS: &[Row] = &[
 
 fn words(value: &OsStr) -> Result<&str> {
     value.to_str().context("must be text")
-}
-
-fn profile(name: &OsStr) -> Result<Profile> {
-    Ok(match &*words(name)?.to_ascii_lowercase() {
-        "single" => Profile::Single,
-        "dup" => Profile::Dup,
-        _ => bail!("must be single or dup; restow writes to one device"),
-    })
 }
 
 /// The parts before and behind the first colon.
@@ -289,29 +282,35 @@ fn in_use(path: &Path, is_device: bool) -> io::Result<bool> {
 }
 
 /// Sets the size of the file system, and whether the target is written in place.
-fn set_size(request: &mut NewFileSystem, target: Option<&Target>, name: &str) -> Result<()> {
+fn set_size(request: &mut NewFileSystem, targets: &[(&Path, Option<Target>)]) -> Result<()> {
     let has_files = request.rootdir.is_some();
-    let there = target.map_or(0, |target| target.bytes);
-    let grows = has_files && !target.is_some_and(|target| target.is_device);
-    if let Some(size) = request.size
-        && size > there
-        && !grows
-    {
-        bail!("{name} has {there} bytes, fewer than the {size} of --byte-count");
+    let (_, first) = &targets[0];
+    let is_device = first.as_ref().is_some_and(|target| target.is_device);
+    let grows = has_files && !is_device && targets.len() == 1;
+    let mut sizes = Vec::new();
+    for (path, target) in targets {
+        let there = target.as_ref().map_or(0, |target| target.bytes);
+        if let Some(size) = request.size
+            && size > there
+            && !grows
+        {
+            let name = text::of_host_path(path, "-");
+            bail!("{name} has {there} bytes, fewer than the {size} of --byte-count");
+        }
+        sizes.push(request.size.unwrap_or(there));
     }
-    let size = request.size.unwrap_or(there);
-    request.copy.in_place = target.is_some();
+    request.copy.in_place = first.is_some();
     let btrfs = &mut request.copy.btrfs;
     btrfs.slack = Some(1);
     if request.shrinks {
         // As small as the content.
     } else if grows {
-        btrfs.size_min = size;
-        if size == 0 {
+        btrfs.size_min = sizes[0];
+        if sizes[0] == 0 {
             btrfs.slack = Some(ROOM);
         }
     } else {
-        btrfs.size = Some(size);
+        btrfs.device_sizes = sizes;
     }
     Ok(())
 }
@@ -375,12 +374,16 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
         io::stdout().write_all(words.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let dst = match &operands[..] {
-        [dst] => Path::new(dst),
-        [] => bail!("mkfs.btrfs needs a device or a file"),
-        _ => bail!("several devices are not supported: name one"),
+    let paths: Vec<&Path> = operands.iter().map(Path::new).collect();
+    let [dst, further @ ..] = &paths[..] else {
+        bail!("mkfs.btrfs needs a device or a file");
     };
     let name = text::of_host_path(dst, "-");
+    request.copy.btrfs.metadata = request.metadata.unwrap_or(match further {
+        [] => Profile::Dup,
+        _ => Profile::Raid1,
+    });
+    request.copy.devices = further.iter().map(PathBuf::from).collect();
     let of_files = [
         (!request.copy.subvolumes.is_empty(), "--subvol"),
         (!request.copy.attributes.is_empty(), "--inode-flags"),
@@ -392,11 +395,15 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
     {
         bail!("{option} needs --rootdir");
     }
-    let target = Target::of(dst, request.overwrites)?;
-    if target.is_none() && request.rootdir.is_none() {
-        bail!("{name} does not exist");
+    let mut targets = Vec::new();
+    for path in &paths {
+        let target = Target::of(path, request.overwrites)?;
+        if target.is_none() && (request.rootdir.is_none() || !further.is_empty()) {
+            bail!("{} does not exist", text::of_host_path(path, "-"));
+        }
+        targets.push((*path, target));
     }
-    set_size(&mut request, target.as_ref(), &name)?;
+    set_size(&mut request, &targets)?;
     request.copy.btrfs.discard = !request.keeps;
     set_environment(&mut request)?;
     let (source, edits) = match &request.rootdir {
@@ -408,21 +415,22 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
         None => (SourceTree::empty()?, Some(of_today(request.copy.epoch))),
     };
     let summary = write(source, (dst, Format::Btrfs), edits, &request.copy)?;
-    if let Some(target) = target.filter(|it| !it.is_device && !request.shrinks)
-        && target.bytes > summary.written_bytes
-    {
-        let file = File::options().write(true).open(dst);
-        file.and_then(|file| file.set_len(target.bytes))
-            .with_context(|| format!("set the length of {name}"))?;
-    }
     let made = summary.btrfs.unwrap_or_default();
+    for ((path, target), written) in targets.iter().zip(&made.device_bytes) {
+        let there = target.as_ref().filter(|it| !it.is_device);
+        if let Some(target) = there.filter(|it| !request.shrinks && it.bytes > *written) {
+            let file = File::options().write(true).open(path);
+            file.and_then(|file| file.set_len(target.bytes))
+                .with_context(|| format!("set the length of {}", text::of_host_path(path, "-")))?;
+        }
+    }
     if request.copy.btrfs.reflink && made.shared_bytes == 0 && made.image.data_bytes > 0 {
         tell(&format!(
             "--reflink: the data of the files is copied, because {name} cannot share theirs"
         ));
     }
     if !request.is_quiet {
-        match print_summary(&request, dst, &name, &made) {
+        match print_summary(&request, &paths, &made) {
             // The file system is complete without its description.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             printed => printed.context("write standard output")?,
@@ -435,18 +443,14 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode> {
 }
 
 /// The lines that scripts read.
-fn print_summary(
-    request: &NewFileSystem,
-    dst: &Path,
-    name: &str,
-    made: &BtrfsSummary,
-) -> io::Result<()> {
+fn print_summary(request: &NewFileSystem, paths: &[&Path], made: &BtrfsSummary) -> io::Result<()> {
     let btrfs = &request.copy.btrfs;
     let mut out = io::stdout().lock();
     let bytes = size(made.image.image_bytes);
-    if made.discarded_bytes > 0 {
-        let discarded = size(made.discarded_bytes);
-        writeln!(out, "Performing full device TRIM {name} ({discarded}) ...")?;
+    let devices = paths.iter().zip(&made.device_bytes);
+    let devices = devices.map(|(path, &bytes)| (text::of_host_path(path, "-"), size(bytes)));
+    for (name, bytes) in devices.clone().filter(|_| made.discarded_bytes > 0) {
+        writeln!(out, "Performing full device TRIM {name} ({bytes}) ...")?;
     }
     writeln!(
         out,
@@ -470,7 +474,7 @@ fn print_summary(
         writeln!(out, "Device UUID:        {uuid}")?;
     }
     let page = linux::page_bytes();
-    let ssd = if is_ssd(dst) { "yes" } else { "no" };
+    let ssd = if is_ssd(paths[0]) { "yes" } else { "no" };
     let tree = if btrfs.block_group_tree {
         ", block-group-tree"
     } else {
@@ -487,8 +491,8 @@ fn print_summary(
     ];
     for ((kind, profile), bytes) in profiles.into_iter().zip(made.group_bytes) {
         let profile = match profile {
-            Profile::Dup => "DUP",
-            profile => profile.name(),
+            Profile::Single => "single".to_owned(),
+            profile => profile.name().to_uppercase(),
         };
         let bytes = size(bytes);
         writeln!(out, "  {kind:<18}{profile:<8}{bytes:>17}")?;
@@ -501,11 +505,15 @@ fn print_summary(
         checksum => checksum.name(),
     };
     writeln!(out, "Checksum:           {checksum}")?;
+    let count = paths.len();
     writeln!(
         out,
-        "Number of devices:  1\nDevices:\n   ID        SIZE  PATH"
+        "Number of devices:  {count}\nDevices:\n   ID        SIZE  PATH"
     )?;
-    writeln!(out, "    1  {bytes:>10}  {name:<4}\n")
+    for (id, (name, bytes)) in (1..).zip(devices) {
+        writeln!(out, "   {id:>2}  {bytes:>10}  {name:<4}")?;
+    }
+    writeln!(out)
 }
 
 /// The lines about the directory that is copied.

@@ -33,6 +33,12 @@ pub(crate) fn refuse_before_reading(
         .then(|| ImageDestination::of(&args.dst));
     let place = place.transpose()?;
     let dst = place.as_ref().map_or(&*args.dst, |place| &place.path);
+    refuse_place(sources, args, format, dst)?;
+    let mut devices = args.btrfs.add_device.iter();
+    devices.try_for_each(|device| refuse_place(sources, args, format, device))
+}
+
+fn refuse_place(sources: &[PathBuf], args: &Copy, format: Format, dst: &Path) -> Result<()> {
     let overwrite = args.overwrite;
     if dst == Path::new("-") {
         if io::stdout().is_terminal() {

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Info) -> Result<()> {
     let disk = container.disk_file().cloned();
     args.source
         .file
-        .refuse_backing(disk.as_ref())
+        .refuse_options_of_disks(disk.as_ref())
         .with_context(open)?;
     let disk = disk.as_ref();
     if !matches!(container, Container::Tar(..)) {
@@ -236,7 +236,7 @@ fn of_disk_file(disk: Option<&Arc<DiskFile>>) -> Vec<u8> {
         }
         if layer.snapshots > 0 {
             let snapshots = text::count(layer.snapshots.into(), "snapshot");
-            words += &format!(", {snapshots} not shown");
+            words += &format!(", {snapshots} (--disk-snapshot)");
         }
         words.push('\n');
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -31,15 +32,24 @@ pub(crate) struct BtrfsArgs {
     #[arg(long, value_name = "TYPE", value_parser = checksum, default_value = "crc32c")]
     checksum: ChecksumType,
 
-    /// Store metadata once (single) or twice (dup)
-    #[arg(long, value_name = "PROFILE", value_parser = profile, default_value = "dup")]
-    metadata: Profile,
+    /// Write the file system to PATH, too, a file or a block device: as one of its devices
+    /// (repeatable)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) add_device: Vec<PathBuf>,
+
+    /// Spread file data over the devices: single, dup, raid0, raid1, raid1c3, raid1c4 or raid10
+    #[arg(long, value_name = "PROFILE", value_parser = profile, default_value = "single")]
+    data: Profile,
+
+    /// Spread metadata in the same way [default: dup; with --add-device raid1]
+    #[arg(long, value_name = "PROFILE", value_parser = profile)]
+    metadata: Option<Profile>,
 
     /// Set the size of tree blocks: a power of two, 4K to 64K
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "16K")]
     nodesize: u64,
 
-    /// Set the size of the image [default: as small as possible]
+    /// Set the size of the image, on each device [default: as small as possible]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     size: Option<u64>,
 
@@ -144,12 +154,14 @@ fn checksum(words: &str) -> Result<ChecksumType> {
         .context("must be crc32c, xxhash, sha256 or blake2b")
 }
 
-fn profile(words: &str) -> Result<Profile> {
-    Ok(match words {
-        "single" => Profile::Single,
-        "dup" => Profile::Dup,
-        _ => bail!("must be single or dup"),
-    })
+/// A profile that restow writes.
+pub(crate) fn profile(words: &str) -> Result<Profile> {
+    let is_it = |it: &Profile| it.name() == words;
+    match Profile::ALL.into_iter().find(is_it) {
+        Some(Profile::Raid5 | Profile::Raid6) => bail!("{words} is read, and not written"),
+        Some(profile) => Ok(profile),
+        None => bail!("must be single, dup, raid0, raid1, raid1c3, raid1c4 or raid10"),
+    }
 }
 
 /// The bytes of a UUID.
@@ -176,7 +188,11 @@ impl BtrfsArgs {
         btrfs.rules.clone_from(&self.compress_path);
         btrfs.force = self.compress_force;
         btrfs.checksum = self.checksum;
-        btrfs.metadata = self.metadata;
+        btrfs.data = self.data;
+        btrfs.metadata = self.metadata.unwrap_or(match self.add_device[..] {
+            [] => Profile::Dup,
+            _ => Profile::Raid1,
+        });
         btrfs.nodesize = u32::try_from(self.nodesize).unwrap_or(0); // 0 is refused
         btrfs.block_group_tree = self.block_group_tree;
         btrfs.size = self.size;
@@ -196,6 +212,7 @@ impl BtrfsArgs {
                 ..NewSubvolume::default()
             });
         }
+        options.devices.clone_from(&self.add_device);
         options.epoch = epoch()?;
         if self.keep_ctime {
             options.host_times = HostTimes::All;

@@ -17,7 +17,7 @@ mod stream;
 mod threads;
 
 pub(crate) use aspects::AspectArgs;
-pub(crate) use btrfs::{BtrfsArgs, joined, settings, uuid};
+pub(crate) use btrfs::{BtrfsArgs, joined, profile, settings, uuid};
 pub(crate) use bytes::bytes;
 pub(crate) use directory::DirectoryArgs;
 pub(crate) use edits::EditArgs;

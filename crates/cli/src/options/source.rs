@@ -133,6 +133,10 @@ pub(crate) struct ImageFileArgs {
     #[arg(long, value_name = "FILE", help_heading = "Image sources")]
     pub(crate) backing: Vec<PathBuf>,
 
+    /// Read the internal snapshot with this ID or name of a disk file (qcow2), not its last state
+    #[arg(long, value_name = "ID|NAME", help_heading = "Image sources")]
+    pub(crate) disk_snapshot: Option<OsString>,
+
     /// Verify each block of the image with this root hash of dm-verity before it is used
     ///
     /// The hash tree is behind the image, as `restow copy --verity` puts it, or in the FILE of
@@ -251,7 +255,7 @@ impl SourceArgs {
             if source.container_image().is_none() {
                 self.refuse_platform()?;
             }
-            self.file.refuse_backing(source.disk_file())?;
+            self.file.refuse_options_of_disks(source.disk_file())?;
             if source.btrfs().is_none() {
                 if self.ignore_checksums {
                     bail!("not a btrfs image: option ignore_checksums does not apply");
@@ -294,7 +298,7 @@ impl SourceArgs {
             self.refuse_platform()?;
         }
         let disk_file = sources.iter().find_map(SourceTree::disk_file);
-        self.file.refuse_backing(disk_file)?;
+        self.file.refuse_options_of_disks(disk_file)?;
         let both = addresses.iter().zip(&sources);
         let mut images = both
             .filter(|(_, source)| source.btrfs().is_some())
@@ -318,6 +322,7 @@ impl SourceArgs {
         for (is_given, option) in [
             (self.file.image_at.is_some(), "--image-at"),
             (!self.file.backing.is_empty(), "--backing"),
+            (self.file.disk_snapshot.is_some(), "--disk-snapshot"),
             (!self.base.is_empty(), "--base"),
             (self.ignore_zeros, "--ignore-zeros"),
         ] {
@@ -381,6 +386,7 @@ impl ImageFileArgs {
         options.devices.clone_from(&self.device);
         options.image_at = self.image_at;
         options.backing.clone_from(&self.backing);
+        options.disk_snapshot.clone_from(&self.disk_snapshot);
         options.verity = self.root_hash.map(|root| {
             let root = VerityRoot::new(root.0).file(self.hash_tree.clone());
             root.offset(self.hash_offset)
@@ -388,13 +394,18 @@ impl ImageFileArgs {
         options
     }
 
-    /// Refuses `--backing` where no source is a disk file.
+    /// Refuses options for disk files where no source is one.
     ///
     /// # Errors
-    /// The option is there.
-    pub(crate) fn refuse_backing(&self, disk_file: Option<&Arc<DiskFile>>) -> Result<()> {
-        if !self.backing.is_empty() && disk_file.is_none() {
-            bail!("not a disk file of a virtual machine: --backing does not apply");
+    /// There is such an option; the error names it.
+    pub(crate) fn refuse_options_of_disks(&self, disk_file: Option<&Arc<DiskFile>>) -> Result<()> {
+        for (is_given, option) in [
+            (!self.backing.is_empty(), "--backing"),
+            (self.disk_snapshot.is_some(), "--disk-snapshot"),
+        ] {
+            if is_given && disk_file.is_none() {
+                bail!("not a disk file of a virtual machine: {option} does not apply");
+            }
         }
         Ok(())
     }

@@ -246,7 +246,8 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
             &["--checksum", "md5"],
             "must be crc32c, xxhash, sha256 or blake2b",
         ),
-        (&["--metadata", "raid1"], "must be single or dup"),
+        (&["--metadata", "raid1"], "too few devices"),
+        (&["--metadata", "raid"], "must be single, dup"),
         (&["--nodesize", "5K"], "not a power of two"),
         (
             &["--size", "1M"],
@@ -282,4 +283,84 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
         code == 2 && words.contains("does not apply to a tar archive"),
         "{words}"
     );
+}
+
+#[test]
+fn a_file_system_on_several_files_is_written_and_read() {
+    let dir = TempDir::new();
+    source(&dir);
+    let at = dir.path();
+    let write = |more: &[&str]| {
+        let args = [
+            "copy",
+            "-q",
+            "src",
+            "a",
+            "--to",
+            "btrfs",
+            "--add-device",
+            "b",
+        ];
+        run_in(at, [&args[..], more].concat())
+    };
+    let manifest = done(at, &["manifest", "src"]);
+    for (data, metadata) in [("raid1", ""), ("raid0", "raid1"), ("raid10", "dup")] {
+        let metadata = match metadata {
+            "" => &[][..],
+            metadata => &["--metadata", metadata],
+        };
+        let more = [&["--overwrite", "--data", data], metadata].concat();
+        let mut made = Vec::new();
+        for threads in ["-j1", "-j2"] {
+            let (code, _, words) = write(&[&more[..], &[threads]].concat());
+            assert_eq!((code, words.as_str()), (0, ""), "{data}");
+            made.push(["a", "b"].map(|name| fs::read(dir.join(name)).unwrap()));
+        }
+        assert!(made[0] == made[1], "{data}");
+        let found = done(at, &["manifest", "a", "--device", "b"]);
+        assert_eq!(found, manifest, "{data}");
+        let checked = done(at, &["check", "b", "--device", "a"]);
+        assert!(checked.starts_with("0 errors in"), "{checked}");
+        let info = done(at, &["info", "a", "--device", "b"]);
+        let is_listed = |line: &&str| line.starts_with("data") && line.ends_with(data);
+        assert!(info.lines().any(|line| is_listed(&line)), "{info}");
+    }
+    let before = fs::read(dir.join("b")).unwrap();
+    for (more, why) in [
+        (&[][..], "a already exists; --overwrite replaces it"),
+        (
+            &["--overwrite", "--add-device", "./a"],
+            "./a is named twice",
+        ),
+        (
+            &["--overwrite", "--verity"],
+            "a hash tree is for an image of one device",
+        ),
+        (&["--overwrite", "--data", "raid1c3"], "raid1c3 needs 3"),
+        (
+            &["--overwrite", "--size", "1M"],
+            "does not fit in that size",
+        ),
+        (
+            &["--overwrite", "--data", "raid5"],
+            "raid5 is read, and not written",
+        ),
+        (
+            &["--overwrite", "--add-device", "none/c"],
+            "directory none does not exist",
+        ),
+    ] {
+        let (code, _, words) = write(more);
+        assert!(code == 2 && words.contains(why), "{more:?}: {words}");
+        assert!(fs::read(dir.join("b")).unwrap() == before);
+    }
+    fs::remove_file(dir.join("a")).unwrap();
+    let (code, _, words) = write(&[]);
+    assert!(code == 2 && words.contains("b already exists"), "{words}");
+    assert!(!dir.join("a").exists());
+    // A link leads to the same file.
+    std::os::unix::fs::symlink("b", dir.join("c")).unwrap();
+    let (code, _, words) = write(&["--overwrite", "--add-device", "c"]);
+    assert!(code == 2 && words.contains("c is named twice"), "{words}");
+    assert!(fs::read(dir.join("b")).unwrap() == before);
 }

@@ -1,12 +1,15 @@
 //! Copies to btrfs images.
 
+use std::path::PathBuf;
+
 use btrfs::{NewSubvolume, object};
-use tree::Progress;
+use tree::{Output, OutputPath, Progress};
 
 use super::job::CopyJob;
 use super::reuse;
 use super::summary::{CopySummary, Unpreserved, lost_xattrs};
-use crate::{Error, Result};
+use crate::error::{During, refuse};
+use crate::{Error, Result, is_same_file, text};
 
 /// Writes a btrfs image.
 ///
@@ -29,11 +32,22 @@ pub(super) fn write(
         .duplicates(all.duplicates)
         .skip_unreadable(all.skips())
         .verify(all.verify);
+    refuse_same_devices(job)?;
     let tree = job.tree_output()?;
-    let output = job.output()?;
-    let made = btrfs::create(inventory, &options, all.parallel, progress, &output);
+    let mut outputs = vec![job.output()?];
+    for path in &all.devices {
+        let opened = if all.in_place {
+            Output::in_place(path)
+        } else {
+            Output::create(path, all.overwrite)
+        };
+        outputs.push(opened.during(|| format!("create {}", text::of_host_path(path, "-")))?);
+    }
+    let made = btrfs::create_on_devices(inventory, &options, all.parallel, progress, &outputs);
+    let made = job.name_error(made)?;
+    let output = finish_devices(job, outputs)?;
     let bytes = |made: &btrfs::CreateSummary| made.image.image_bytes;
-    let (mut summary, verity) = job.finish_image(made, (output, tree), bytes)?;
+    let (mut summary, verity) = job.finish_image(Ok(made), (output, tree), bytes)?;
     let image = &mut summary.image;
     let unreadable = std::mem::take(&mut image.unreadable);
     let unstored = std::mem::take(&mut image.lost_xattrs);
@@ -51,6 +65,61 @@ pub(super) fn write(
     result.read_only = is_read_only.then_some(summary.can_delete);
     result.btrfs = Some(summary);
     Ok(result)
+}
+
+/// # Errors
+/// A device is named twice, or cannot be one.
+fn refuse_same_devices(job: &CopyJob<'_>) -> Result<()> {
+    let options = job.options;
+    if options.devices.is_empty() {
+        return Ok(());
+    }
+    if options.verity.is_some() {
+        refuse!("a hash tree is for an image of one device");
+    }
+    let mut known: Vec<PathBuf> = Vec::new();
+    for path in std::iter::once(job.dst).chain(options.devices.iter().map(PathBuf::as_path)) {
+        let name = text::of_host_path(path, "standard output");
+        let place = match OutputPath::of(path).during(|| format!("find {name}"))? {
+            OutputPath::Named(place) => std::path::absolute(place)?,
+            OutputPath::Open(_) => refuse!("{name} is a stream, and no device"),
+        };
+        // The directories are the same if a link leads to one of them.
+        let place = match (place.parent().map(std::fs::canonicalize), place.file_name()) {
+            (Some(Ok(dir)), Some(name)) => dir.join(name),
+            _ => place,
+        };
+        if (known.iter()).any(|other| *other == place || is_same_file(other, &place)) {
+            refuse!("{name} is named twice; each device needs a file of its own");
+        }
+        known.push(place);
+    }
+    Ok(())
+}
+
+/// Waits until all devices are on their media, then gives all names but that of the first one,
+/// which is returned: without it, the others are no file system.
+fn finish_devices(job: &CopyJob<'_>, mut outputs: Vec<Output>) -> Result<Output> {
+    let further = outputs.split_off(1);
+    let first = outputs.pop().expect("the destination");
+    if further.is_empty() {
+        return Ok(first);
+    }
+    let files = further.len() + 1;
+    (first.sync()).during(|| job.on_dst("finish"))?;
+    for (output, path) in further.iter().zip(&job.options.devices) {
+        (output.sync()).during(|| format!("finish {}", text::of_host_path(path, "-")))?;
+    }
+    for (done, (output, path)) in further.into_iter().zip(&job.options.devices).enumerate() {
+        output.commit().during(|| {
+            let name = text::of_host_path(path, "-");
+            match done {
+                0 => format!("finish {name}"),
+                _ => format!("finish {name}, after {done} of {files} devices"),
+            }
+        })?;
+    }
+    Ok(first)
 }
 
 /// The subvolumes of the new image, and the default one: those of a source on btrfs, then those of

@@ -78,6 +78,9 @@ pub struct CopyOptions {
     pub priorities: Option<Priorities>,
     /// btrfs images: the format's own options. Those above count for both.
     pub btrfs: btrfs::Options,
+    /// btrfs images: the further devices of the file system, new files or block devices, of which
+    /// the destination is the first one.
+    pub devices: Vec<PathBuf>,
     /// btrfs images: directories that become subvolumes, beside the subvolumes of a btrfs source.
     pub subvolumes: Vec<NewSubvolume>,
     /// btrfs images: attributes that files get, by path. [`FileAttributes::NO_COW`] is inherited by
@@ -177,6 +180,7 @@ impl Default for CopyOptions {
             mkfs_time: None,
             priorities: None,
             btrfs: btrfs::Options::default(),
+            devices: Vec::new(),
             subvolumes: Vec::new(),
             attributes: Vec::new(),
             stream: StreamOptions::default(),
@@ -214,6 +218,7 @@ setters!(CopyOptions {
     mkfs_time: Option<u32>,
     priorities: Option<Priorities>,
     btrfs: btrfs::Options,
+    devices: Vec<PathBuf>,
     subvolumes: Vec<NewSubvolume>,
     attributes: Vec<(Vec<u8>, FileAttributes)>,
     stream: StreamOptions,

@@ -21,7 +21,8 @@ pub struct DiskLayer {
     pub disk_bytes: u64,
     /// Bytes of a cluster, grain or block; 0 of a raw disk.
     pub block_bytes: u64,
-    /// The internal snapshots, of which none is read.
+    /// The internal snapshots, of which [`OpenOptions::disk_snapshot`](crate::OpenOptions) chooses
+    /// one.
     pub snapshots: u32,
     pub(super) file: Arc<dyn ReadAt>,
     pub(super) map: Box<dyn BlockMap>,

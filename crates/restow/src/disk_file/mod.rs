@@ -18,15 +18,16 @@ mod vhd;
 mod vhdx;
 mod vmdk;
 
+use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codec::Decoder;
 use tree::{Cache, Corrupt, ReadAt, to_u64, to_usize};
 
 use crate::error::{During, refuse};
-use crate::{Result, text};
+use crate::{OpenOptions, Result, text};
 use backing::BackingFile;
 pub(crate) use format::DiskFormat;
 pub use layer::DiskLayer;
@@ -52,8 +53,8 @@ pub struct DiskFile {
 }
 
 impl DiskFile {
-    /// Opens the disk in a file with this format, and the files behind it: those of `given`, and
-    /// after them those that the files name.
+    /// Opens the disk in a file with this format, and the files behind it: those of the options,
+    /// and after them those that the files name.
     ///
     /// # Errors
     /// A file cannot be read, breaks its format, needs a feature that is not read, or names a file
@@ -62,7 +63,7 @@ impl DiskFile {
         format: DiskFormat,
         file: &Arc<dyn ReadAt>,
         path: &Path,
-        given: &[PathBuf],
+        options: &OpenOptions,
     ) -> Result<DiskFile> {
         let pages = Arc::new(Cache::new(PAGES.0, PAGES.1));
         let mut disk = DiskFile {
@@ -71,7 +72,11 @@ impl DiskFile {
             blocks: Cache::new(BLOCKS.0, BLOCKS.1),
             decoders: Mutex::default(),
         };
-        let mut given = given.iter();
+        let mut given = options.backing.iter();
+        let mut snapshot = options.disk_snapshot.as_deref();
+        if snapshot.is_some() && format != DiskFormat::Qcow2 {
+            refuse!("--disk-snapshot does not apply: only snapshots of qcow2 are read");
+        }
         let mut next = BackingFile {
             file: Arc::clone(file),
             path: path.to_owned(),
@@ -84,7 +89,11 @@ impl DiskFile {
                 refuse!("a chain of more than {CHAIN_MAX} backing files, or one in a circle");
             }
             let noun = next.format.map_or("a raw disk", DiskFormat::noun);
-            let opened = open_layer(&next, Tables::new(&next.file, number, &pages)?);
+            let opened = open_layer(
+                &next,
+                Tables::new(&next.file, number, &pages)?,
+                snapshot.take(),
+            );
             let opened = opened.during(|| match number {
                 0 => format!("read it as {noun}"),
                 _ => format!("read its backing file {} as {noun}", name()),
@@ -199,10 +208,10 @@ impl ReadAt for DiskFile {
     }
 }
 
-fn open_layer(next: &BackingFile, tables: Tables) -> Result<OpenedLayer> {
+fn open_layer(next: &BackingFile, tables: Tables, snapshot: Option<&OsStr>) -> Result<OpenedLayer> {
     let (file, path) = (&next.file, &next.path);
     match next.format {
-        Some(DiskFormat::Qcow2) => qcow2::open(file, path, tables),
+        Some(DiskFormat::Qcow2) => qcow2::open(file, path, tables, snapshot),
         Some(DiskFormat::Vmdk) => vmdk::open(file, path, tables),
         Some(DiskFormat::Vhdx) => vhdx::open(file, path, tables),
         Some(DiskFormat::Vhd) => vhd::open(file, path, tables),

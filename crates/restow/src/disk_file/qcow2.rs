@@ -1,17 +1,19 @@
 //! qcow2 images, versions 2 and 3 (docs/interop/qcow2 of QEMU).
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use codec::{Algorithm, Decoder, ZstdFrame};
-use tree::{Corrupt, ReadAt};
+use tree::{Corrupt, ReadAt, to_u64};
 
 use super::backing::BackingName;
 use super::layer::{BlockMap, DiskLayer, OpenedLayer, PackedBlock, Run, RunPlace, damage, damaged};
 use super::tables::{Tables, be32, be64};
-use crate::Result;
 use crate::error::refuse;
+use crate::{Result, text};
 
 /// Cluster sizes, as powers of two: QEMU opens no others.
 const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
@@ -34,6 +36,13 @@ const BACKING_FORMAT: u32 = 0xe279_2aca;
 /// Maximum lengths: of the name of a backing file, as in QEMU, and of that of a format.
 const NAME_BYTES_MAX: u32 = 1023;
 const FORMAT_BYTES_MAX: u32 = 64;
+
+/// Maximum number of snapshots, and length of what follows the fixed part of one, as in QEMU.
+const SNAPSHOTS_MAX: u32 = 1 << 16;
+const EXTRA_BYTES_MAX: u32 = 1024;
+
+/// Snapshots that an error lists.
+const LISTED_MAX: usize = 10;
 
 /// In entries of tables: the place of a cluster, and flags.
 const PLACE: u64 = 0x00ff_ffff_ffff_fe00;
@@ -63,7 +72,12 @@ enum ClusterCodec {
 ///
 /// # Errors
 /// The image breaks the format, or needs a feature that is not read.
-pub(super) fn open(file: &Arc<dyn ReadAt>, path: &Path, tables: Tables) -> Result<OpenedLayer> {
+pub(super) fn open(
+    file: &Arc<dyn ReadAt>,
+    path: &Path,
+    tables: Tables,
+    snapshot: Option<&OsStr>,
+) -> Result<OpenedLayer> {
     let mut header = tables.bytes::<72>(0)?.to_vec();
     let version = be32(&header, 4);
     let is_v3 = match version {
@@ -110,7 +124,10 @@ pub(super) fn open(file: &Arc<dyn ReadAt>, path: &Path, tables: Tables) -> Resul
             };
         }
     }
-    let (disk_bytes, l1_len, l1_at) = (be64(&header, 24), be32(&header, 36), be64(&header, 40));
+    let (disk_bytes, l1_len, l1_at) = match snapshot {
+        Some(wanted) => find_snapshot(&tables, &header, wanted)?,
+        None => (be64(&header, 24), be32(&header, 36), be64(&header, 40)),
+    };
     let map = Qcow2 {
         cluster_bits,
         l1_at,
@@ -140,6 +157,60 @@ pub(super) fn open(file: &Arc<dyn ReadAt>, path: &Path, tables: Tables) -> Resul
         map: Box::new(map),
     };
     Ok(OpenedLayer { layer, backing })
+}
+
+/// The size of the disk, and the length and the place of the L1 table, in the internal snapshot
+/// with this ID or, if there is none, with this name.
+fn find_snapshot(tables: &Tables, header: &[u8], wanted: &OsStr) -> Result<(u64, u32, u64)> {
+    let (count, mut at) = (be32(header, 60), be64(header, 64));
+    if count > SNAPSHOTS_MAX {
+        let what = "qcow2 has more snapshots than QEMU makes";
+        return Err(damaged(what, 60, count.into()));
+    }
+    let (mut named, mut listed) = (None, Vec::new());
+    for _ in 0..count {
+        let entry = tables.bytes::<40>(at)?;
+        let [id_bytes, name_bytes] = [be32(&entry, 12) >> 16, be32(&entry, 12) & 0xffff];
+        let extra_bytes = be32(&entry, 36);
+        if extra_bytes > EXTRA_BYTES_MAX {
+            let what = "snapshot of qcow2 has too many extra bytes";
+            return Err(damaged(what, at, extra_bytes.into()));
+        }
+        let extra_at = at.saturating_add(40);
+        let disk_bytes = if extra_bytes >= 16 {
+            be64(&tables.bytes::<16>(extra_at)?, 8)
+        } else {
+            be64(header, 24)
+        };
+        let id_at = extra_at.saturating_add(extra_bytes.into());
+        let name_at = id_at.saturating_add(id_bytes.into());
+        let id = tables.vec(id_at, id_bytes.into())?;
+        let name = tables.vec(name_at, name_bytes.into())?;
+        let found = (disk_bytes, be32(&entry, 8), be64(&entry, 0));
+        if id == wanted.as_bytes() {
+            return Ok(found);
+        }
+        if name == wanted.as_bytes() {
+            named.get_or_insert(found);
+        }
+        if listed.len() < LISTED_MAX {
+            listed.push(format!("{} ({})", text::of_name(&id), text::of_name(&name)));
+        }
+        let end = name_at.saturating_add(name_bytes.into());
+        at = end.saturating_add(7) & !7;
+    }
+    let Some(found) = named else {
+        let wanted = text::of_name(wanted.as_bytes());
+        let (list, more) = (listed.join(", "), to_u64(listed.len()) < count.into());
+        match count {
+            0 => refuse!("snapshot {wanted} does not exist, nor any other"),
+            _ => refuse!(
+                "snapshot {wanted} does not exist; there are {list}{}",
+                if more { ", and more" } else { "" }
+            ),
+        }
+    };
+    Ok(found)
 }
 
 /// The name of the backing file, and its format in the extensions of the header.
@@ -339,7 +410,7 @@ impl BlockMap for Qcow2 {
         };
         match decoded {
             Ok(len) if len == content.len() => Ok(content),
-            Ok(len) => Err(wrong(tree::to_u64(len))),
+            Ok(len) => Err(wrong(to_u64(len))),
             Err(error) => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 tree::Error::of_block(error, &stored, packed.at),

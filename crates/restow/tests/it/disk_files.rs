@@ -103,9 +103,18 @@ impl Disks {
 
     /// Compares a disk with that of qemu-img, as a whole and at some places.
     fn same(&mut self, image: &str, what: &str) {
-        self.img(&format!("convert -t unsafe -O raw {image} expected"));
+        self.same_state(image, None, what);
+    }
+
+    /// The same for a snapshot.
+    fn same_state(&mut self, image: &str, snapshot: Option<&str>, what: &str) {
+        let option = snapshot.map_or(String::new(), |it| format!("-l {it}"));
+        self.img(&format!(
+            "convert -t unsafe {option} -O raw {image} expected"
+        ));
         let expected = fs::read(self.dir.join("expected")).unwrap();
-        let disk = open(&self.dir.join(image), &OpenOptions::default());
+        let options = OpenOptions::default().disk_snapshot(snapshot.map(Into::into));
+        let disk = open(&self.dir.join(image), &options);
         let disk = disk.unwrap_or_else(|error| panic!("{what}: {error:#}"));
         assert_eq!(disk.size().unwrap(), expected.len() as u64, "{what}");
         let mut found = vec![1; expected.len()];
@@ -164,6 +173,66 @@ fn qcow2_is_read_as_by_qemu() {
     let disk = open(&disks.dir.join("image"), &OpenOptions::default()).unwrap();
     assert_eq!(disk.layers()[0].snapshots, 2);
     assert_eq!(disk.layers()[0].format, "qcow2 version 3");
+}
+
+#[test]
+fn snapshots_are_read_by_id_and_by_name() {
+    let Some(mut disks) = Disks::new(4) else {
+        return;
+    };
+    disks.img("convert -f raw -O qcow2 raw base");
+    for options in [
+        "cluster_size=64k",
+        "cluster_size=2M",
+        "cluster_size=4k,compat=0.10",
+        "extended_l2=on,backing_file=base,backing_fmt=qcow2",
+    ] {
+        disks.img(&format!("create -q -f qcow2 -o {options} image 6M"));
+        for (number, lines) in [
+            ["write -P 1 100k 300k", "write -P 4 5M 64k"],
+            ["write -z 0 256k", "discard 5M 64k"],
+            ["write -P 2 0 70k", "write -P 3 5M 1k"],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            disks.io("image", &lines);
+            // The name of the last one is the ID of the first one.
+            disks.img(&format!(
+                "snapshot -c {} image",
+                ["old", "new", "1"][number]
+            ));
+        }
+        disks.io("image", &["write -P 5 0 6M"]);
+        for snapshot in ["old", "new", "1", "3"] {
+            disks.same_state("image", Some(snapshot), &format!("{options} {snapshot}"));
+        }
+        disks.same("image", options);
+        let wanted = OpenOptions::default().disk_snapshot(Some("4".into()));
+        let words = open(&disks.dir.join("image"), &wanted).err().unwrap();
+        let words = format!("{words:#}");
+        let list = "snapshot 4 does not exist; there are 1 (old), 2 (new), 3 (1)";
+        assert!(words.contains(list), "{words}");
+    }
+    // The size is that of the snapshot, where qemu-img shows zeros behind it.
+    let wanted = OpenOptions::default().disk_snapshot(Some("old".into()));
+    disks.img("resize -q image 7M");
+    disks.img("convert -l old -O raw image expected");
+    let expected = fs::read(disks.dir.join("expected")).unwrap();
+    let mut found = vec![1; 6 * MIB];
+    let disk = open(&disks.dir.join("image"), &wanted).unwrap();
+    assert_eq!(disk.size().unwrap(), 6 << 20);
+    disk.read_exact_at(&mut found, 0).unwrap();
+    assert!(found == expected[..6 * MIB]);
+    // Beyond the limits of QEMU, and an entry outside of the file.
+    let image = fs::read(disks.dir.join("image")).unwrap();
+    for (at, bytes) in [(60, [0, 1, 0, 1]), (64, [0x7f; 4])] {
+        let mut image = image.clone();
+        image[at..at + 4].copy_from_slice(&bytes);
+        fs::write(disks.dir.join("changed"), image).unwrap();
+        let wanted = OpenOptions::default().disk_snapshot(Some("1".into()));
+        assert!(open(&disks.dir.join("changed"), &wanted).is_err());
+    }
 }
 
 #[test]

@@ -249,6 +249,14 @@ impl OutputTarget for FileTarget {
         })
     }
 
+    fn sync(&self) -> io::Result<()> {
+        match linux::sync(&self.file) {
+            // Pipes and terminals cannot be synced.
+            Err(error) if self.kind() == OutputKind::Stream && is_not_a_medium(&error) => Ok(()),
+            synced => synced,
+        }
+    }
+
     fn rename(&mut self, name: &[u8]) -> io::Result<()> {
         match &mut self.place {
             FilePlace::Unnamed(to) | FilePlace::Named(to, _) => to.name = name.into(),
@@ -260,11 +268,7 @@ impl OutputTarget for FileTarget {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        match linux::sync(&self.file) {
-            // Pipes and terminals cannot be synced.
-            Err(error) if self.kind() == OutputKind::Stream && is_not_a_medium(&error) => {}
-            synced => synced?,
-        }
+        self.sync()?;
         let FileTarget { file, place } = *self;
         match place {
             FilePlace::Device | FilePlace::Stream => Ok(()),

@@ -172,6 +172,15 @@ impl Output {
         self.0.set_len(bytes)
     }
 
+    /// Waits until everything is on the medium, before the first of several outputs is committed
+    /// that belong together.
+    ///
+    /// # Errors
+    /// The medium's error.
+    pub fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
     /// Changes the name that a new file gets in its directory: for a file whose name follows from
     /// its content.
     ///

@@ -73,6 +73,14 @@ pub trait OutputTarget: ReadAt + Debug {
     /// The medium's error; a stream cannot be read back.
     fn reader(&self) -> io::Result<Arc<dyn ReadAt>>;
 
+    /// Waits until everything that was written is on the medium.
+    ///
+    /// # Errors
+    /// The medium's error.
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Changes the name that a new file gets in its directory.
     ///
     /// # Errors

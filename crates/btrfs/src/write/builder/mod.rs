@@ -6,13 +6,14 @@
 //!
 //! A tree can share blocks with an earlier one, its base, as a snapshot does: see [`Shape`].
 
-use tree::{Error, Output, Result};
+use tree::{Error, Result};
 use xxhash::Xxh64;
 use zerocopy::IntoBytes;
 
 use crate::disk::checksum::ChecksumType;
 use crate::disk::key::Key;
 use crate::disk::raw::{self, CHECKSUM_BYTES, HEADER_BACKREF_REVISION_1, HEADER_WRITTEN};
+use crate::write::devices::Devices;
 use crate::write::layout::NewGroup;
 
 mod leaf;
@@ -54,7 +55,7 @@ enum BlockSink<'a> {
     Measure(Box<(Xxh64, Xxh64)>),
     /// These groups, filled one block after another.
     Write {
-        output: &'a Output,
+        devices: &'a Devices<'a>,
         groups: &'a [NewGroup],
         identity: Identity,
         pending: Vec<u8>,
@@ -74,7 +75,7 @@ impl<'a> Blocks<'a> {
 
     pub(crate) fn write(
         nodesize: u32,
-        output: &'a Output,
+        devices: &'a Devices<'a>,
         groups: &'a [NewGroup],
         identity: Identity,
     ) -> Self {
@@ -82,7 +83,7 @@ impl<'a> Blocks<'a> {
             nodesize,
             next: 0,
             target: BlockSink::Write {
-                output,
+                devices,
                 groups,
                 identity,
                 pending: Vec::new(),
@@ -129,7 +130,7 @@ impl<'a> Blocks<'a> {
         let index = self.next;
         self.next += 1;
         let BlockSink::Write {
-            output,
+            devices,
             groups,
             identity,
             pending,
@@ -154,7 +155,7 @@ impl<'a> Blocks<'a> {
         let sum = identity.checksum.of(&block[CHECKSUM_BYTES..]);
         block[..CHECKSUM_BYTES].copy_from_slice(&sum);
         if *pending_at + pending.len() as u64 != at || pending.len() >= PENDING_BYTES {
-            write_pending(output, groups, pending, *pending_at)?;
+            write_pending(devices, groups, pending, *pending_at)?;
             *pending_at = at;
         }
         pending.extend_from_slice(block);
@@ -164,14 +165,14 @@ impl<'a> Blocks<'a> {
     /// Writes the pending blocks.
     pub(crate) fn finish(mut self) -> Result<()> {
         if let BlockSink::Write {
-            output,
+            devices,
             groups,
             pending,
             pending_at,
             ..
         } = &mut self.target
         {
-            write_pending(output, groups, pending, *pending_at)?;
+            write_pending(devices, groups, pending, *pending_at)?;
         }
         Ok(())
     }
@@ -181,9 +182,9 @@ impl<'a> Blocks<'a> {
 pub(crate) fn address(groups: &[NewGroup], nodesize: u32, index: usize) -> u64 {
     let mut left = index as u64 * u64::from(nodesize);
     for group in groups {
-        let len = group.len - group.len % u64::from(nodesize);
+        let len = group.chunk.len - group.chunk.len % u64::from(nodesize);
         if left < len {
-            return group.start + left;
+            return group.start() + left;
         }
         left -= len;
     }
@@ -192,20 +193,18 @@ pub(crate) fn address(groups: &[NewGroup], nodesize: u32, index: usize) -> u64 {
 
 /// Writes consecutive blocks to every copy; they may cross the border of a group.
 fn write_pending(
-    output: &Output,
+    devices: &Devices<'_>,
     groups: &[NewGroup],
     pending: &mut Vec<u8>,
     at: u64,
 ) -> Result<()> {
     let end = at + pending.len() as u64;
     for group in groups {
-        let from = at.max(group.start);
-        let to = end.min(group.start + group.len);
+        let from = at.max(group.start());
+        let to = end.min(group.chunk.end().0);
         if from < to {
             let part = &pending[(from - at) as usize..(to - at) as usize];
-            for &stripe in &group.stripes {
-                output.write_all_at(part, stripe + (from - group.start))?;
-            }
+            devices.write_all_at(&group.chunk, part, from)?;
         }
     }
     pending.clear();

@@ -2,15 +2,16 @@
 //! their checksums.
 
 use tree::{
-    Error, FileId, HostContent, KeptCount, Lost, Output, ReadAt, RecordTable, Result, Scratch,
-    high_u32, low_u32, wide_u64,
+    Error, FileId, HostContent, KeptCount, Lost, ReadAt, RecordTable, Result, Scratch, high_u32,
+    low_u32, wide_u64,
 };
 
 use super::job::UnplacedExtent;
-use crate::disk::checksum::ChecksumType;
-use crate::disk::chunk::STRIPE_BYTES;
-use crate::disk::flags::block_group;
-use crate::write::layout::{GROUP_BYTES_MAX, GROUPS_BEGIN, NewGroup, SECTOR_BYTES, next_reserved};
+use crate::disk::chunk::Profile;
+use crate::disk::key::Logical;
+use crate::options::Options;
+use crate::write::devices::Devices;
+use crate::write::layout::{NewGroup, SECTOR_BYTES};
 use crate::write::spooled_bytes::SpooledBytes;
 
 /// Size of the largest uncompressed extent, in bytes.
@@ -160,9 +161,10 @@ impl FileContent {
 /// All data of an image.
 #[derive(Debug)]
 pub(crate) struct Area<'a> {
-    output: &'a Output,
+    pub(crate) devices: &'a Devices<'a>,
+    profile: Profile,
     sum_bytes: usize,
-    /// The last group's length is missing until [`Area::close`].
+    /// Still without the second copies that follow on the same device.
     pub(crate) groups: Vec<NewGroup>,
     /// Each is a [`NewExtent`].
     extents: RecordTable<7>,
@@ -227,17 +229,19 @@ impl<'a> Area<'a> {
     pub(super) fn new(
         files: u32,
         lost: Lost,
-        checksum: ChecksumType,
-        output: &'a Output,
+        options: &Options,
+        devices: &'a Devices<'a>,
     ) -> Result<Area<'a>> {
+        let output = devices.output(1);
         let scratch = output.tables()?;
         let mut contents = RecordTable::new(&scratch);
         for _ in 0..files {
             contents.push(FileContent::Hole.pack());
         }
         Ok(Area {
-            output,
-            sum_bytes: checksum.size(),
+            devices,
+            profile: options.data,
+            sum_bytes: options.checksum.size(),
             groups: Vec::new(),
             extents: RecordTable::new(&scratch),
             shown: RecordTable::new(&scratch),
@@ -278,52 +282,29 @@ impl<'a> Area<'a> {
 
     /// Allocates `len` bytes.
     fn place(&mut self, len: u64) -> u64 {
-        if let Some(group) = self.groups.last_mut() {
-            let at = group.start + group.used;
-            if at + len <= end_max(group) {
-                group.used += len;
-                return at;
-            }
+        let spread = &self.devices.spread;
+        if self
+            .groups
+            .last()
+            .is_none_or(|last| len > spread.room(last))
+        {
+            let group = spread.open_data(&self.groups, self.profile, len);
+            self.groups.push(group);
         }
-        let mut at = self.end();
-        if at + len > next_reserved(at) {
-            at = next_reserved(at) + STRIPE_BYTES;
-        }
-        self.close();
-        self.groups.push(NewGroup {
-            start: at,
-            len: 0,
-            flags: block_group::DATA,
-            used: len,
-            stripes: vec![at],
-        });
+        let group = self.groups.last_mut().expect("there is one now");
+        let at = group.start() + group.used;
+        group.fill(group.used + len);
         at
     }
 
     /// Length of the largest extent that fits in the next place without leaving anything out.
     pub(super) fn room(&self) -> u64 {
-        let group = self.groups.last();
-        let room = group.map_or(0, |group| end_max(group) - (group.start + group.used));
-        match room {
-            0 => (next_reserved(self.end()).saturating_sub(self.end())).min(GROUP_BYTES_MAX),
+        let spread = &self.devices.spread;
+        match self.groups.last().map_or(0, |group| spread.room(group)) {
+            0 => spread.room(&spread.open_data(&self.groups, self.profile, SECTOR_BYTES as u64)),
             room => room,
         }
         .min(PLAIN_BYTES_MAX)
-    }
-
-    /// Where the next group can start.
-    pub(crate) fn end(&self) -> u64 {
-        match self.groups.last() {
-            Some(group) => group.start + group.used.next_multiple_of(STRIPE_BYTES),
-            None => GROUPS_BEGIN,
-        }
-    }
-
-    /// Sets the length of the last group.
-    pub(crate) fn close(&mut self) {
-        if let Some(group) = self.groups.last_mut() {
-            group.len = group.used.next_multiple_of(STRIPE_BYTES);
-        }
     }
 
     /// Writes an extent to the next place, or shares it with its source, and returns its index.
@@ -370,8 +351,8 @@ impl<'a> Area<'a> {
             && shown.offset + shown.len == offset
             && last.len + piece.len as u64 <= PLAIN_BYTES_MAX;
         let room = self.groups.last().is_some_and(|group| {
-            let next = group.start + group.used;
-            next == last.at + last.len && next + piece.len as u64 <= end_max(group)
+            group.start() + group.used == last.at + last.len
+                && piece.len as u64 <= self.devices.spread.room(group)
         });
         if !fits || !room {
             return Ok(None);
@@ -402,12 +383,13 @@ impl<'a> Area<'a> {
         let shared = source.map_or(0, |source| self.share(piece, source, at));
         self.counts.shared_bytes += shared as u64;
         let rest = &piece.buffer[shared..piece.len];
-        self.output.write_all_at(rest, at + shared as u64)?;
+        let group = self.groups.last().expect("it has the extent");
+        (self.devices).write_all_at(&group.chunk, rest, at + shared as u64)?;
         if piece.sums.is_empty() {
             return Ok(at);
         }
         let sectors = (piece.sums.len() / self.sum_bytes) as u64;
-        let is_new_group = self.groups.last().is_some_and(|group| group.start == at);
+        let is_new_group = group.start() == at;
         match self.runs.last_mut() {
             Some(run) if run.at + run.sectors * SECTOR_BYTES as u64 == at && !is_new_group => {
                 run.sectors += sectors;
@@ -423,12 +405,19 @@ impl<'a> Area<'a> {
     fn share(&self, piece: &UnplacedExtent, source: &PlainSource<'_>, at: u64) -> usize {
         let len = source.len - source.len % SECTOR_BYTES as u64;
         let PlainSource { file, offset, .. } = source;
-        if len == 0 || self.output.clone_range(file, *offset, len, at).is_err() {
+        let group = self.groups.last().expect("it has the extent");
+        let place = group.chunk.place(Logical(at), len, 0);
+        // Further copies, and stripes of other devices, are written.
+        if len == 0 || place.len < len || group.chunk.copies() > 1 {
+            return 0;
+        }
+        let (output, at) = (self.devices.output(place.device), place.at.0);
+        if output.clone_range(file, *offset, len, at).is_err() {
             return 0;
         }
         // The file may have changed since its checksums were computed.
         let mut found = vec![0; len as usize];
-        let read = self.output.read_exact_at(&mut found, at);
+        let read = output.read_exact_at(&mut found, at);
         if read.is_ok() && found == piece.buffer[..found.len()] {
             found.len()
         } else {
@@ -502,7 +491,7 @@ impl<'a> Area<'a> {
     pub(super) fn take_back(&mut self, mark: AreaMark) {
         self.groups.truncate(mark.groups);
         if let Some(group) = self.groups.last_mut() {
-            group.used = mark.used;
+            group.fill(mark.used);
         }
         self.extents.truncate(mark.extents);
         if let Some(last) = mark.last {
@@ -526,9 +515,4 @@ impl<'a> Area<'a> {
     pub(crate) fn is_lost(&self, file: FileId) -> bool {
         self.lost.has(file)
     }
-}
-
-/// The address up to which a group may grow.
-fn end_max(group: &NewGroup) -> u64 {
-    (group.start + GROUP_BYTES_MAX).min(next_reserved(group.start))
 }

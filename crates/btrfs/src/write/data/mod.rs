@@ -11,7 +11,7 @@ mod share;
 mod sink;
 mod trial;
 
-use tree::{Duplicates, Inventory, Lost, Output, Parallel, Progress, Result, ordered};
+use tree::{Duplicates, Inventory, Lost, Parallel, Progress, Result, ordered};
 
 pub(crate) use self::area::{Area, ExtentSlice, FileContent};
 use self::encode::DataEncoder;
@@ -22,6 +22,7 @@ use self::sink::Sink;
 pub use self::trial::{ImageTrial, TrialPart, TrialResult, TrialWorker};
 use crate::options::Options;
 use crate::write::describe::FileDescriptions;
+use crate::write::devices::Devices;
 
 /// Number of jobs in flight per thread. Text at a high level takes a hundred times as long as
 /// noise, and results after a slow job have to wait.
@@ -39,13 +40,13 @@ pub(crate) fn write<'a>(
     options: &Options,
     parallel: Parallel,
     progress: &dyn Progress,
-    output: &'a Output,
+    devices: &'a Devices<'a>,
 ) -> Result<Area<'a>> {
     let originals = Originals::new(inventory, duplicates);
     let mut work = DataEncoder::new(inventory, described, options);
     let old_differs = work.reuse(OldData::find(inventory, options, parallel));
     let lost_before = lost.files().collect();
-    let area = Area::new(inventory.file_count(), lost, options.checksum, output)?;
+    let area = Area::new(inventory.file_count(), lost, options, devices)?;
     let mut sink = Sink::new(area, &work, progress);
     let in_flight = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
     ordered(

@@ -54,7 +54,6 @@ impl<'a, 'o> Sink<'a, 'o> {
     /// The area, once the results of all jobs are taken.
     pub(super) fn finish(self, originals: &Originals<'_>) -> Area<'o> {
         let mut area = self.area;
-        area.close();
         for file in self.work.content.inventory().files() {
             if let Some(original) = originals.of(file) {
                 area.lost.lose_with(file, original);

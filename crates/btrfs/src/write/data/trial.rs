@@ -15,6 +15,7 @@ use super::sink::Sink;
 use crate::disk::compression::Compression;
 use crate::options::{CreateSummary, Options};
 use crate::write::describe::{FileDescriptions, describe};
+use crate::write::devices::Devices;
 use crate::write::fs_tree::FileTrees;
 use crate::write::layout::SECTOR_BYTES;
 use crate::write::subvolumes::SubvolumePlan;
@@ -158,22 +159,29 @@ impl<'a> ImageTrial<'a> {
     /// As for [`create`](crate::create).
     pub fn image_bytes(&self, compression: Option<Settings>, lens: &[u32]) -> Result<u64> {
         let options = self.options(compression);
-        let output = Output::discarding();
+        let outputs: Vec<Output> = (0..options.devices_min())
+            .map(|_| Output::discarding())
+            .collect();
+        let devices = Devices::new(&outputs, &options)?;
         let plan = SubvolumePlan::new(self.inventory, &options)?;
-        let area = self.place(&options, lens, &output)?;
+        let area = self.place(&options, lens, &devices)?;
         let trees = FileTrees::new(self.inventory, &self.described, &area, &plan, &options);
-        let summary =
-            TreeWriter::new(&options, &area, &trees).write(&output, CreateSummary::default())?;
+        let summary = TreeWriter::new(&options, &area, &trees).write(CreateSummary::default())?;
         Ok(summary.image.image_bytes)
     }
 
     /// Gives all parts their places.
-    fn place<'o>(&self, options: &Options, lens: &[u32], output: &'o Output) -> Result<Area<'o>> {
+    fn place<'o>(
+        &self,
+        options: &Options,
+        lens: &[u32],
+        devices: &'o Devices<'o>,
+    ) -> Result<Area<'o>> {
         let inventory = self.inventory;
         let originals = Originals::new(inventory, self.duplicates);
         let work = DataEncoder::new(inventory, &self.described, options);
         let lost = Lost::default();
-        let area = Area::new(inventory.file_count(), lost, options.checksum, output)?;
+        let area = Area::new(inventory.file_count(), lost, options, devices)?;
         let mut sink = Sink::new(area, &work, &NoProgress);
         let number = options
             .compression

@@ -2,6 +2,7 @@
 //! including holes.
 
 pub(crate) mod ours;
+mod raid;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;

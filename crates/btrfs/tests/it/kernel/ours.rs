@@ -64,7 +64,7 @@ pub(crate) fn prove_to_linux(
 }
 
 /// Writes and deletes files.
-fn change(at: &Path) {
+pub(crate) fn change(at: &Path) {
     fs::write(at.join("small, from Linux"), b"text").unwrap();
     fs::write(at.join("large, from Linux"), b"text ".repeat(100_000)).unwrap();
     for entry in fs::read_dir(at).unwrap().map(|entry| entry.unwrap()) {
