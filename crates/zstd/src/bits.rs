@@ -324,6 +324,45 @@ pub(crate) const fn log2(n: u32) -> u32 {
     (whole << 8) + ((f + bend) >> 8)
 }
 
+/// Numbers whose tally is in a table.
+#[cfg(feature = "compress")]
+const TABLED: usize = 1024;
+
+#[cfg(feature = "compress")]
+static TALLIES: [u64; TABLED] = {
+    let mut table = [0; TABLED];
+    let mut n = 1;
+    while n < TABLED {
+        table[n] = new_tally(n as u32);
+        n += 1;
+    }
+    table
+};
+
+/// In one word, so that one addition sums up all: `n` times its logarithm, in 32 bits; above them
+/// `n`, in 20; and above them 1, for a symbol that occurs.
+#[cfg(feature = "compress")]
+const fn new_tally(n: u32) -> u64 {
+    1 << 52 | (n as u64) << 32 | (n * log2(n)) as u64
+}
+
+/// The same, and 0 for 0. `n` is at most 2^18.
+#[cfg(feature = "compress")]
+#[inline(always)]
+pub(crate) fn tally(n: u32) -> u64 {
+    match TALLIES.get(n as usize) {
+        Some(tally) => *tally,
+        None => new_tally(n),
+    }
+}
+
+/// `n` times its logarithm to base 2, in 1/256. `n` is at most 2^18.
+#[cfg(feature = "compress")]
+#[inline(always)]
+pub(crate) fn times_log(n: u32) -> u32 {
+    tally(n) as u32
+}
+
 #[cfg(all(test, feature = "compress"))]
 mod tests {
     use super::log2;

@@ -47,6 +47,7 @@ fn load_formatted<'d>(
     rest = rest.get(found.bytes..).ok_or(Error::Corruption)?;
 
     let (_, cells) = entropy.counts.as_flattened_mut().split_at_mut(1 << 10);
+    let cells = cells.first_chunk_mut().ok_or(Error::Corruption)?;
     let tables = &mut entropy.tables;
     for (table, log_max, symbol_max) in [
         (&mut tables.offsets, OFFSET_LOG_MAX, OFFSET_SYMBOL_MAX),

@@ -5,7 +5,7 @@ use super::levels::{
     NOISE_SPAN,
 };
 use super::store::{SequenceMark, SequenceStore};
-use crate::bits::{BIT, log2};
+use crate::bits::{BIT, tally, times_log};
 use crate::checked::{Checked, CheckedSlice};
 use crate::literals::{count_bytes, is_uniform};
 use crate::sequences::{CODES, LITERAL_LENGTH_COUNTS, MATCH_LENGTH_COUNTS, count_codes};
@@ -188,7 +188,7 @@ impl<'a> Division<'a> {
             if literals {
                 let literals = all_literals.checked(start.literals..mark.literals)?;
                 count_bytes(of_literals, literals, scratch);
-            } else {
+            } else if noise || chunks > 1 {
                 of_literals.fill([0; 4]);
             }
             *end = mark.to_bits().to_ne_bytes();
@@ -299,38 +299,4 @@ fn bits(count: impl Fn(usize) -> Checked<u32>) -> Checked<u32> {
         sum += coded.min(total * 8 * BIT);
     }
     Ok(sum)
-}
-
-/// Numbers whose tally is in a table.
-const TABLED: usize = 1024;
-
-static TALLIES: [u64; TABLED] = {
-    let mut table = [0; TABLED];
-    let mut n = 1;
-    while n < TABLED {
-        table[n] = new_tally(n as u32);
-        n += 1;
-    }
-    table
-};
-
-/// In one word, so that one addition sums up all: `n` times its logarithm, in 32 bits; above them
-/// `n`, in 20; and above them 1, for a symbol that occurs.
-const fn new_tally(n: u32) -> u64 {
-    1 << 52 | (n as u64) << 32 | (n * log2(n)) as u64
-}
-
-/// The same, and 0 for 0. `n` is at most 2^18.
-#[inline(always)]
-fn tally(n: u32) -> u64 {
-    match TALLIES.get(n as usize) {
-        Some(tally) => *tally,
-        None => new_tally(n),
-    }
-}
-
-/// `n` times its logarithm to base 2, in 1/256. `n` is at most 2^18.
-#[inline(always)]
-pub(super) fn times_log(n: u32) -> u32 {
-    tally(n) as u32
 }

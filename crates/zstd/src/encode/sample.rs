@@ -1,7 +1,7 @@
 //! How dense content is, from a sample.
 
-use super::division::times_log;
 use super::levels::{SAMPLE_STRIDE, SAMPLED_MIN};
+use crate::bits::times_log;
 use crate::workspace::Cells;
 
 /// About how many 1/256 bits each byte of `data` takes without matches. `None` if the sample is too

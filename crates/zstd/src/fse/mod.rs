@@ -91,6 +91,20 @@ pub(crate) const fn spread_step(size: usize) -> usize {
     (size >> 1) + (size >> 3) + 3
 }
 
+/// How far apart the symbols of two neighbouring cells lie, if no symbol is rare and all are
+/// written in their order: as far as undoes the step.
+pub(crate) const fn undo_step(size: usize) -> usize {
+    // Each round doubles the bits that are right: 3, 6, 12.
+    let step = spread_step(size);
+    let mut inverse = step;
+    let mut round = 0;
+    while round < 2 {
+        inverse = inverse.wrapping_mul(2_usize.wrapping_sub(step.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse & (size - 1)
+}
+
 #[cfg_attr(
     not(feature = "decompress"),
     allow(dead_code, reason = "an encoder needs no more than weights")

@@ -1,6 +1,6 @@
 //! Decoding tables: building them, and decoding the weights of a Huffman table with one.
 
-use super::{read_distribution, spread_step};
+use super::{read_distribution, spread_step, undo_step};
 use crate::Error;
 use crate::bits::ReverseBitReader;
 
@@ -51,20 +51,6 @@ pub(crate) fn build(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeanin
 /// Cells of the largest table that [`build_small`] makes: its order of symbols lies on the stack.
 const SMALL: usize = 128;
 
-/// The multiplicative inverse of the spread step, in tables of 32, 64 and 128 cells.
-const INVERSE_STEPS: [usize; 3] = {
-    let mut inverses = [1; 3];
-    let mut i = 0;
-    while i < 3 {
-        let size = 32 << i;
-        while inverses[i] * spread_step(size) % size != 1 {
-            inverses[i] += 2;
-        }
-        i += 1;
-    }
-    inverses
-};
-
 /// For each state of a symbol, in tables of 32, 64 and 128 cells: the smallest state that may
 /// follow and, in the upper half, the bits to read and add to it.
 static NEXT_STATES: [[u32; 2 * SMALL]; 3] = {
@@ -108,15 +94,16 @@ fn build_small(cells: &mut [Cell], counts: &[i16], meanings: &[SymbolMeaning]) {
             }
         }
     }
-    let kind = cells.len().max(32).ilog2() as usize - 5;
-    let (Some(states), Some(inverse)) = (NEXT_STATES.get(kind), INVERSE_STEPS.get(kind)) else {
+    let size = cells.len();
+    let Some(states) = NEXT_STATES.get(size.max(32).ilog2() as usize - 5) else {
         return;
     };
-    let mask = (cells.len() - 1) & (SMALL - 1);
+    let inverse = undo_step(size);
+    let mask = (size - 1) & (SMALL - 1);
     let mut at = 0_usize;
     for cell in cells {
         let symbol = usize::from(order[at & mask]) & 63;
-        at = at.wrapping_add(*inverse);
+        at = at.wrapping_add(inverse);
         let state = next[symbol];
         next[symbol] = state.wrapping_add(1);
         let next = u64::from(states[usize::from(state)]) << 32;

@@ -1,5 +1,6 @@
 //! Tables for encoding, and their descriptions in a frame.
 
+use super::{spread_step, undo_step};
 use crate::bits::BitWriter;
 use crate::checked::{Checked, CheckedSlice};
 use crate::workspace::{Carver, Cells};
@@ -149,27 +150,26 @@ impl<'a> FseEncoder<'a> {
         (self.table[LOG], self.table[VALID]) = (0, 1);
     }
 
-    /// The table of normalised probabilities, whose sum is 2^`log`. `cells` is scratch of 2^`log`
-    /// bytes and eight more.
+    /// The table of normalised probabilities, whose sum is 2^`log`. `cells` is scratch.
     pub(crate) fn build(
         &mut self,
         probabilities: &[i16],
         log: u32,
-        cells: &mut [u8],
+        cells: &mut SpreadCells,
     ) -> Checked<()> {
         let size = 1_usize << log;
-        let cells = cells.checked_mut(..size + 8)?;
         (self.table[LOG], self.table[VALID]) = (log as u8, 1);
         let absent = ((log + 1) << 16) - size as u32;
         let (symbols, states) = self.cells();
         symbols.fill(u64::from(absent).to_ne_bytes());
 
         let mut next = [0_u16; SYMBOLS];
-        let mut total = 0_u32;
+        let (mut total, mut rare) = (0_u32, false);
         for (symbol, &probability) in probabilities.iter().enumerate().take(SYMBOLS) {
             if probability == 0 {
                 continue;
             }
+            rare |= probability < 0;
             let count = u32::from(probability.unsigned_abs());
             let bits = if count == 1 {
                 log
@@ -177,18 +177,30 @@ impl<'a> FseEncoder<'a> {
                 log - (count - 1).ilog2()
             };
             let raise = (bits << 16).wrapping_sub(count << bits);
-            *next.checked_mut(symbol)? = total as u16;
+            next[symbol % SYMBOLS] = total as u16;
             let first = total.wrapping_sub(count);
-            symbols.put(symbol, u64::from(raise) | u64::from(first) << 32);
+            symbols.put(symbol % SYMBOLS, u64::from(raise) | u64::from(first) << 32);
+            // The symbols in their order, eight at a time.
+            let mut at = total;
             total += count;
+            while at < total {
+                let place = at as usize & (STATES - 1);
+                cells[place..place + 8].fill(symbol as u8);
+                at += 8;
+            }
         }
-        let next_cell = spread(probabilities, size, cells)?;
+        let next_cell = if rare {
+            spread(probabilities, size, cells)?;
+            1
+        } else {
+            undo_step(size)
+        };
         // The states of a symbol ascend with its cells.
-        let mut at = 0;
+        let mask = (size - 1) & (STATES - 1);
+        let mut at = 0_usize;
         for state in size as u16..2 * size as u16 {
-            let symbol = *cells.checked(at & (size - 1))?;
-            let place = &mut next[usize::from(symbol) % SYMBOLS];
-            at += next_cell;
+            let place = &mut next[usize::from(cells[at & mask]) % SYMBOLS];
+            at = at.wrapping_add(next_cell);
             states.put(usize::from(*place) & (STATES - 1), state);
             *place += 1;
         }
@@ -212,54 +224,31 @@ impl<'a> FseEncoder<'a> {
     }
 }
 
-/// Writes the symbols of a table's cells, and tells how far apart those of two neighbouring cells
-/// then lie.
-///
-/// The rarest symbols take their cells from the end, the others step through the rest. Without rare
-/// ones, the symbols are written in their order, eight at a time: from cell to cell it is then as
-/// far as undoes the step.
-fn spread(probabilities: &[i16], size: usize, cells: &mut [u8]) -> Checked<usize> {
-    let step = (size >> 1) + (size >> 3) + 3;
+/// Scratch for the symbols of a table's cells.
+pub(crate) type SpreadCells = [u8; STATES + 8];
+
+/// Writes the symbols of a table's cells, where some are rare: those take their cells from the end,
+/// the others step through the rest.
+#[cold]
+#[inline(never)]
+fn spread(probabilities: &[i16], size: usize, cells: &mut SpreadCells) -> Checked<()> {
+    let step = spread_step(size);
     let mut high = size;
     for (symbol, _) in (0_u8..).zip(probabilities).filter(|(_, p)| **p < 0) {
         high -= 1;
         *cells.checked_mut(high)? = symbol;
     }
     let mut at = 0;
-    if high < size {
-        for (symbol, &probability) in (0_u8..).zip(probabilities) {
-            for _ in 0..probability {
-                *cells.checked_mut(at & (size - 1))? = symbol;
-                at = (at + step) & (size - 1);
-                while at >= high {
-                    at = (at + step) & (size - 1);
-                }
-            }
-        }
-        return Ok(1);
-    }
     for (symbol, &probability) in (0_u8..).zip(probabilities) {
-        let end = at + usize::from(probability.unsigned_abs());
-        loop {
-            if let Some(place) = cells
-                .get_mut(at..)
-                .and_then(|rest| rest.first_chunk_mut::<8>())
-            {
-                *place = [symbol; 8];
-            }
-            at += 8;
-            if at >= end {
-                break;
+        for _ in 0..probability {
+            *cells.checked_mut(at & (size - 1))? = symbol;
+            at = (at + step) & (size - 1);
+            while at >= high {
+                at = (at + step) & (size - 1);
             }
         }
-        at = end;
     }
-    // Each round doubles the bits that are right: 3, 6, 12.
-    let mut inverse = step;
-    for _ in 0..2 {
-        inverse = inverse.wrapping_mul(2_usize.wrapping_sub(step.wrapping_mul(inverse)));
-    }
-    Ok(inverse & (size - 1))
+    Ok(())
 }
 
 /// The accuracy to use for a table of `total` symbols, of which `symbol_max` is the largest.
@@ -312,8 +301,10 @@ pub(crate) fn normalise(
     }
     // The rest goes to the largest, which it changes least; too large a debt is taken one by one
     // from all.
+    let mut known = largest_probability > 0;
     while left < 0 && -left >= i32::from(largest_probability) / 4 {
         let before = left;
+        known = false;
         for probability in probabilities.iter_mut() {
             if *probability > 1 && left < 0 {
                 *probability -= 1;
@@ -327,7 +318,7 @@ pub(crate) fn normalise(
     }
     if left != 0 {
         for (symbol, &probability) in probabilities.iter().enumerate() {
-            if probability > *probabilities.checked(largest)? {
+            if !known && probability > *probabilities.checked(largest)? {
                 largest = symbol;
             }
         }
@@ -376,6 +367,27 @@ pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32)
         writer.make_room(out, ADDED_MAX);
     }
     writer.finish(out)
+}
+
+/// The costs of all symbols under probabilities out of 2^`log`, none of which is 0.
+pub(crate) const fn costs<const N: usize>(probabilities: &[i16; N], log: u32) -> [u16; N] {
+    let mut costs = [0; N];
+    let mut symbol = 0;
+    while symbol < N {
+        let probability = probabilities[symbol].unsigned_abs() as usize;
+        costs[symbol] = COSTS[probability << 8 >> log];
+        symbol += 1;
+    }
+    costs
+}
+
+/// The cost of `counts` in whole bits, if there is a cost for each.
+pub(crate) fn sum_of_costs(counts: &[[u8; 4]], costs: &[u16]) -> Option<u64> {
+    let costs = costs.get(..counts.len())?;
+    let pairs = counts.iter().zip(costs);
+    let cost =
+        |(count, cost): (&[u8; 4], &u16)| u64::from(u32::from_ne_bytes(*count)) * u64::from(*cost);
+    Some(pairs.map(cost).sum::<u64>() / u64::from(COST_ONE))
 }
 
 /// The cost of `counts` in whole bits under probabilities out of 2^`log`.
@@ -484,7 +496,7 @@ mod tests {
             let size = 1_usize << log;
             let mut cells = vec![[0; 8]; size];
             build_any(&mut cells, probabilities, &meanings);
-            let mut scratch = vec![0; size + 8];
+            let mut scratch = [0; STATES + 8];
             let mut encoder = FseEncoder { table: &mut table };
             encoder.build(probabilities, log, &mut scratch).unwrap();
             let mut bits_of = [0; 64];

@@ -2,7 +2,9 @@
 
 use crate::bits::BitWriter;
 use crate::checked::{Checked, CheckedSlice};
-use crate::fse::{FseEncoder, accuracy, end, normalise, start, step, write_description};
+use crate::fse::{
+    FseEncoder, SpreadCells, accuracy, end, normalise, start, step, write_description,
+};
 use crate::workspace::{Carver, Cells};
 use core::hint::select_unpredictable;
 
@@ -216,7 +218,7 @@ impl<'a> HuffmanEncoder<'a> {
         let direct = last.div_ceil(2);
         let weights = scratch.weights.as_flattened().get(..last)?;
         let (counts, cells) = scratch.tree.split_at_mut(16);
-        let cells = cells.as_flattened_mut();
+        let cells = cells.as_flattened_mut().first_chunk_mut()?;
         let packed = compress_weights(rest, weights, counts, cells, &mut scratch.weight_table);
         match packed {
             Some(bytes) if bytes < 128 && (bytes < direct || last > DIRECT_WEIGHTS_MAX) => {
@@ -422,7 +424,7 @@ fn compress_weights(
     out: &mut [u8],
     weights: &[u8],
     counts: &mut [[u8; 4]],
-    cells: &mut [u8],
+    cells: &mut SpreadCells,
     table: &mut FseEncoder<'_>,
 ) -> Option<usize> {
     if weights.len() < 2 {

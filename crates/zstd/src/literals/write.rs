@@ -1,6 +1,6 @@
 //! The section in the form that takes least.
 
-use crate::bits::log2;
+use crate::bits::times_log;
 use crate::checked::CheckedSlice;
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
 use crate::sequences::sequences_least_bytes;
@@ -24,7 +24,7 @@ pub(crate) struct LiteralsWritten {
 }
 
 /// Fewer bytes than this are counted in two tables: more take longer to clear and to sum up.
-const MANY: usize = 2048;
+const MANY: usize = 4096 + 1;
 
 /// Counts bytes. Tables in turn keep equal neighbours from waiting for each other.
 pub(crate) fn count_bytes(counts: &mut [[u8; 4]; 256], bytes: &[u8], scratch: &mut Scratch) {
@@ -112,14 +112,14 @@ impl LiteralsSection<'_> {
 }
 
 /// Bytes that `n` literals with these counts take at least, whichever Huffman code they have: no
-/// code beats entropy.
+/// code beats entropy. `n` is at most 2^18.
 fn least_bytes(counts: &[[u8; 4]; 256], n: usize) -> usize {
+    let parts: u64 = (0..256)
+        .map(|symbol| u64::from(times_log(counts.at(symbol))))
+        .sum();
     // The logarithms may be wrong by so much together.
-    let all = log2(n as u32).saturating_sub(2 + 4);
-    let bits = |count: u32| u64::from(count) * u64::from(all.saturating_sub(log2(count)));
-    let counts = (0..256).map(|symbol| counts.at(symbol));
-    let sum: u64 = counts.filter(|count| *count != 0).map(bits).sum();
-    (sum / 256 / 8) as usize
+    let wrong = n as u64 * (2 + 4);
+    (u64::from(times_log(n as u32)).saturating_sub(parts + wrong) / 256 / 8) as usize
 }
 
 /// Writes the section that costs least. `None` if it does not fit, or cannot fit together with the

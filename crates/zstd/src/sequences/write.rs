@@ -9,7 +9,8 @@ use super::{
 use crate::checked::Checked;
 use crate::encode::streams::sequences::RunTables;
 use crate::fse::{
-    COST_ONE, FseEncoder, FseTable, accuracy, cost_of_probabilities, normalise, write_description,
+    COST_ONE, FseEncoder, FseTable, SpreadCells, accuracy, cost_of_probabilities, costs, normalise,
+    sum_of_costs, write_description,
 };
 use crate::workspace::{Carver, Cells, Scratch};
 
@@ -54,22 +55,27 @@ pub(crate) enum Mode {
 struct CodeKind {
     predefined: &'static [i16],
     predefined_log: u32,
+    /// The cost of each code under the predefined distribution.
+    costs: &'static [u16],
     log_max: u32,
 }
 
 static LITERAL_LENGTHS: CodeKind = CodeKind {
     predefined: &LITERAL_LENGTH_COUNTS,
     predefined_log: 6,
+    costs: &costs(&LITERAL_LENGTH_COUNTS, 6),
     log_max: LITERAL_LENGTH_LOG_MAX,
 };
 static OFFSETS: CodeKind = CodeKind {
     predefined: &OFFSET_COUNTS,
     predefined_log: 5,
+    costs: &costs(&OFFSET_COUNTS, 5),
     log_max: OFFSET_LOG_MAX,
 };
 static MATCH_LENGTHS: CodeKind = CodeKind {
     predefined: &MATCH_LENGTH_COUNTS,
     predefined_log: 6,
+    costs: &costs(&MATCH_LENGTH_COUNTS, 6),
     log_max: MATCH_LENGTH_LOG_MAX,
 };
 
@@ -104,7 +110,7 @@ pub(crate) fn write_sequences(
     if reversed.is_empty() {
         return Some(written);
     }
-    let cells = scratch.as_flattened_mut();
+    let cells = scratch.as_flattened_mut().first_chunk_mut()?;
     let (ll_counts, rest) = counts.split_at(64);
     let (of_counts, ml_counts) = rest.split_at(64);
     let n = reversed.len() as u32;
@@ -221,12 +227,12 @@ fn choose_table(
     n: u32,
     previous: &FseEncoder<'_>,
     next: &mut FseEncoder<'_>,
-    cells: &mut [u8],
+    cells: &mut SpreadCells,
 ) -> Option<(Mode, usize)> {
     let largest = counts.len() - 1;
     let most = counts.iter().map(|count| u32::from_ne_bytes(*count));
     let most = most.max()?;
-    let predefined = cost_of_probabilities(counts, kind.predefined, kind.predefined_log);
+    let predefined = sum_of_costs(counts, kind.costs);
     if most == n && (n > 2 || predefined.is_none()) {
         // A single code costs only its byte. The current table may be the same.
         if previous.is_valid() && previous.cost(largest) == Some(0) {
@@ -302,7 +308,7 @@ mod tests {
     fn choice(kind: &CodeKind, counts: &[u32], previous: &FseEncoder<'_>) -> (Mode, Vec<u8>) {
         let mut memory = Vec::new();
         let [mut next, _] = tables(&mut memory);
-        let (mut out, mut cells) = ([0; 100], [0; 4 * 1152]);
+        let (mut out, mut cells) = ([0; 100], [0; size_of::<SpreadCells>()]);
         let n = counts.iter().sum();
         let counts: Vec<_> = counts.iter().map(|count| count.to_ne_bytes()).collect();
         let next = &mut next.offsets;
@@ -351,7 +357,8 @@ mod tests {
             (Mode::Rle, vec![6])
         );
         // A table in which the code is one of many does not cost nothing.
-        previous.build(&OFFSET_COUNTS, 5, &mut [0; 40]).unwrap();
+        let cells = &mut [0; size_of::<SpreadCells>()];
+        previous.build(&OFFSET_COUNTS, 5, cells).unwrap();
         assert_eq!(
             choice(&OFFSETS, &only(7, 3), previous),
             (Mode::Rle, vec![7])

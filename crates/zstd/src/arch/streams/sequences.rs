@@ -5,9 +5,9 @@ use crate::bits::{BitWriter, put_bytes};
 use crate::checked::{Checked, CheckedSlice};
 use crate::fse::{FseTable, end, start, states, symbol};
 use crate::sequences::{
-    LITERAL_LENGTH_BITS, LITERAL_LENGTH_CODE_LONG, LITERAL_LENGTH_LOG_MAX, LITERAL_LENGTH_SLOTS,
-    MATCH_LENGTH_BITS, MATCH_LENGTH_CODE_LONG, MATCH_LENGTH_LOG_MAX, MATCH_LENGTH_SLOTS,
-    OFFSET_BITS, OFFSET_LOG_MAX, OFFSET_SLOTS, Sequence, literal_length_code, match_length_code,
+    LITERAL_LENGTH_BITS, LITERAL_LENGTH_CODE_LONG, LITERAL_LENGTH_LOG_MAX, MATCH_LENGTH_BITS,
+    MATCH_LENGTH_CODE_LONG, MATCH_LENGTH_LOG_MAX, OFFSET_BITS, OFFSET_LOG_MAX, OFFSET_SLOTS,
+    Sequence, literal_length_code, match_length_code,
 };
 
 /// The three tables that are used, side by side: for each slot eight bytes, then for each state
@@ -31,9 +31,9 @@ impl<'a> RunTables<'a> {
         [ll, of, ml]: [(&FseTable, u32, u32, u32); 3],
     ) -> Checked<(Self, [StartState; 3])> {
         let starts = [
-            RunTableLayout::LITERAL_LENGTHS.fill(memory, ll, &LITERAL_LENGTH_SLOTS)?,
-            RunTableLayout::OFFSETS.fill(memory, of, &OFFSET_SLOTS)?,
-            RunTableLayout::MATCH_LENGTHS.fill(memory, ml, &MATCH_LENGTH_SLOTS)?,
+            RunTableLayout::LITERAL_LENGTHS.fill(memory, ll)?,
+            RunTableLayout::OFFSETS.fill(memory, of)?,
+            RunTableLayout::MATCH_LENGTHS.fill(memory, ml)?,
         ];
         Ok((RunTables(memory), starts))
     }
@@ -46,6 +46,8 @@ struct RunTableLayout {
     states: usize,
     log_max: u32,
     extra_bits: &'static [u8; 64],
+    /// Codes below this have a slot for each value of their extra bits, all others one.
+    first_long: u32,
 }
 
 /// A state to begin with, and the accuracy of its table.
@@ -63,6 +65,7 @@ impl RunTableLayout {
         states: 2048,
         log_max: LITERAL_LENGTH_LOG_MAX,
         extra_bits: &LITERAL_LENGTH_BITS,
+        first_long: LITERAL_LENGTH_CODE_LONG,
     };
     /// Lengths less `MATCH_MIN`; those of 128 and more have a slot for each code.
     const MATCH_LENGTHS: RunTableLayout = RunTableLayout {
@@ -71,6 +74,7 @@ impl RunTableLayout {
         states: 3072,
         log_max: MATCH_LENGTH_LOG_MAX,
         extra_bits: &MATCH_LENGTH_BITS,
+        first_long: MATCH_LENGTH_CODE_LONG,
     };
     /// By the leading zeros of a value of 28 bits.
     const OFFSETS: RunTableLayout = RunTableLayout {
@@ -79,43 +83,62 @@ impl RunTableLayout {
         states: 4096,
         log_max: OFFSET_LOG_MAX,
         extra_bits: &OFFSET_BITS,
+        first_long: 0,
     };
 
-    /// Takes a table over, whose slots have these codes. The state that yields `last`.
+    /// Takes a table over. The state that yields `last`.
     fn fill(
         &self,
         tables: &mut [u8; RUN_BYTES],
         (table, log, last, largest): (&FseTable, u32, u32, u32),
-        codes: &[u8],
     ) -> Checked<StartState> {
         let state = start(table, last) & 0xffff;
         let places = tables.checked_mut(self.slots..self.slots_end)?;
         let places = places.as_chunks_mut::<8>().0;
         // Slots that no code has are read, if at all, as those of no bits.
         places.fill([0; 8]);
-        for (code, place) in codes.iter().zip(places) {
-            let code = u32::from(*code);
-            if code > largest {
-                // Those of offsets descend, all others ascend.
-                if self.slots == Self::OFFSETS.slots {
-                    continue;
-                }
-                break;
+        if self.slots == Self::OFFSETS.slots {
+            // Those descend with the codes.
+            let places = places.iter_mut().take(OFFSET_SLOTS.len()).rev();
+            for (code, place) in (0..=largest).zip(places) {
+                *place = self.slot(table, code);
             }
-            let (raise, first) = symbol(table, code);
-            // At most 31 after the shift, for every state of 16 bits. A state from which this
-            // subtracts gives 0 bits, and does so as well unchanged.
-            let raise = raise.cast_signed().clamp(0, 31 << 16);
-            let extra = u16::from(self.extra_bits[code as usize & 63] & 31);
-            let [a, b, c, d] = raise.to_ne_bytes();
-            let [e, f] = (first as u16).to_ne_bytes();
-            let [g, h] = extra.to_ne_bytes();
-            *place = [a, b, c, d, e, f, g, h];
+        } else {
+            let mut places = places;
+            for code in 0..=largest {
+                let extra = self.extra_bits[code as usize & 63] & 15;
+                let slots = if code < self.first_long {
+                    1 << extra
+                } else {
+                    1
+                };
+                let Some((run, rest)) = places.split_at_mut_checked(slots) else {
+                    break;
+                };
+                let slot = self.slot(table, code);
+                match run {
+                    [place] => *place = slot,
+                    run => run.fill(slot),
+                }
+                places = rest;
+            }
         }
         let bytes = 2 << log.min(self.log_max);
         let place = tables.checked_mut(self.states..)?.checked_mut(..bytes)?;
         place.checked_copy(states(table).checked(..bytes)?)?;
         Ok(StartState { state, log })
+    }
+
+    /// The slot of a code.
+    #[inline(always)]
+    fn slot(&self, table: &FseTable, code: u32) -> [u8; 8] {
+        let (raise, first) = symbol(table, code);
+        // At most 31 after the shift, for every state of 16 bits. A state from which this subtracts
+        // gives 0 bits, and does so as well unchanged.
+        let raise = raise.cast_signed().clamp(0, 31 << 16);
+        let extra = u64::from(self.extra_bits[code as usize & 63] & 31);
+        let slot = u64::from(raise.cast_unsigned()) | u64::from(first as u16) << 32 | extra << 48;
+        slot.to_le_bytes()
     }
 
     /// The state that leads on to this slot's symbol, and the bits to write with their number. For
@@ -125,12 +148,12 @@ impl RunTableLayout {
         let at = self.slots + 8 * slot;
         // SAFETY: no slot is above 144: all of them, 1,792 bytes of others included, end before
         // byte 4,608.
-        let raise = u32::from_ne_bytes(proven!(read(tables.0, at)));
+        let raise = u32::from_le_bytes(proven!(read(tables.0, at)));
         // SAFETY: `fill` leaves at most 31 << 16, and the state has 16 bits: from a start, or read
         // below.
         let bits = proven!(below_32(state.wrapping_add(raise) >> 16));
         // SAFETY: as above.
-        let first = u16::from_ne_bytes(proven!(read(tables.0, at + 4)));
+        let first = u16::from_le_bytes(proven!(read(tables.0, at + 4)));
         let mask = (1 << self.log_max) - 1;
         let place = (state >> bits).wrapping_add(first.into()) as usize & mask;
         // SAFETY: two bytes for each number up to `mask`: those of offsets end the tables, at 4096
@@ -143,7 +166,7 @@ impl RunTableLayout {
     #[inline(always)]
     fn extra_bits(&self, tables: RunTables<'_>, slot: usize) -> u32 {
         // SAFETY: as in `step`.
-        let bits = u16::from_ne_bytes(proven!(read(tables.0, self.slots + 8 * slot + 6)));
+        let bits = u16::from_le_bytes(proven!(read(tables.0, self.slots + 8 * slot + 6)));
         // SAFETY: `fill` leaves at most 31.
         proven!(below_32(bits.into()))
     }
