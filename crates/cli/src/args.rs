@@ -8,6 +8,7 @@ use crate::check::Check;
 use crate::copy::Copy;
 use crate::delta::Delta;
 use crate::diff::Diff;
+use crate::index::Index;
 use crate::info::Info;
 use crate::ls::Ls;
 use crate::manifest::Manifest;
@@ -80,6 +81,7 @@ A closed pipe (as with `| head`) is not an error, except for commands that write
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Copy(Box<Copy>),
+    Index(Index),
     Ls(Ls),
     Cat(Cat),
     Diff(Diff),
@@ -105,6 +107,7 @@ impl Command {
             Command::Stream(args) => args.must_write_all(),
             Command::Ls(_)
             | Command::Cat(_)
+            | Command::Index(_)
             | Command::Diff(_)
             | Command::Manifest(_)
             | Command::Info(_)

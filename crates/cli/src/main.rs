@@ -11,6 +11,7 @@ mod compat;
 mod copy;
 mod delta;
 mod diff;
+mod index;
 mod info;
 mod ls;
 mod manifest;
@@ -99,6 +100,7 @@ fn run(command: &Command, typed: &ArgMatches) -> Result<ExitCode> {
             let typed = typed.subcommand_matches("copy").unwrap_or(typed);
             copy::run(args, typed)?
         }
+        Command::Index(args) => index::run(args)?,
         Command::Ls(args) => ls::run(args).map(|()| true)?,
         Command::Cat(args) => cat::run(args).map(|()| true)?,
         Command::Diff(args) => !diff::run(args)?,

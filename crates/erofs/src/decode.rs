@@ -111,6 +111,13 @@ impl Erofs {
         Ok((stored, is_padded, at))
     }
 
+    /// The zeros before the data of a cluster.
+    pub(crate) fn zeros_before(&self, cluster: &StoredCluster) -> Result<u64> {
+        let mut stored = vec![0; to_usize(cluster.stored_len)];
+        let (data, _, _) = self.read_cluster(cluster, &mut stored)?;
+        Ok(cluster.stored_len.saturating_sub(to_u64(data.len())))
+    }
+
     /// Reads into `stored` the data of a cluster, without zeros before it.
     pub(crate) fn read_data(&self, cluster: &StoredCluster, stored: &mut Vec<u8>) -> Result<()> {
         stored.clear();

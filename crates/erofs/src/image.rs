@@ -12,20 +12,24 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use codec::Decoder;
-use tree::{BlockCache, BlockCounts, Cache, Error, ReadAt, Result, StoreId, to_u64, to_usize};
+use tree::{
+    BlockCache, BlockCounts, Cache, Error, ReadAt, Result, Sha256, StoreId, to_u64, to_usize,
+};
 
 use crate::fields::u16_at;
 use crate::index::{IndexPart, IndexedFile};
 use crate::inode::{COMPACT_BYTES, EXTENDED_BYTES, Inode, MetaAt};
 use crate::listed::OwnedRanges;
 use crate::piece::StoredCluster;
-use crate::superblock::{BLOCKS_AT, DeviceSlot, IN_METABOX, Superblock};
+use crate::superblock::{BLOCKS_AT, DeviceSlot, IN_METABOX, Superblock, TAG_BYTES};
 
 /// Number of files whose headers are cached, and of parts of indexes.
 const CONTENT_SLOTS: (usize, usize) = (8, 8);
 const INDEX_SLOTS: (usize, usize) = (8, 8);
 /// Indexes of more bytes are compared with those of other files.
 const INDEX_BYTES_NOTED: u64 = 4096;
+/// The most bytes of each part that a digest is of.
+const DIGEST_BYTES: usize = 256 << 10;
 /// Bytes of decoded clusters in the cache, unless [`Erofs::keep_decoded`] says otherwise.
 const DECODED_BYTES_KEPT: usize = 16 << 20;
 
@@ -131,6 +135,29 @@ impl Erofs {
     /// The medium's error.
     pub fn image_bytes(&self) -> Result<u64> {
         Ok(self.source(0)?.size()?)
+    }
+
+    /// The tags of the further devices, in the order of the table, with zeros behind them.
+    pub fn device_tags(&self) -> impl Iterator<Item = &[u8; TAG_BYTES]> {
+        self.devices.iter().map(|device| &device.tag)
+    }
+
+    /// The SHA-256 of the superblock and of the beginning of the inodes. The superblock of most
+    /// images has a UUID or a time of its own.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn digest(&self) -> Result<[u8; 32]> {
+        let source = self.source(0)?;
+        let size = source.size()?;
+        let mut digest = Sha256::new();
+        for at in [0, self.superblock.meta_at] {
+            let len = to_usize(size.saturating_sub(at)).min(DIGEST_BYTES);
+            let mut part = vec![0; len];
+            source.read_exact_at(&mut part, at)?;
+            digest.update(&part);
+        }
+        Ok(digest.finish())
     }
 
     /// Changes how many bytes of decoded clusters are kept.

@@ -35,8 +35,8 @@ mod xattr;
 pub use check::ErofsCheck;
 pub use image::Erofs;
 pub use kernel::Kernel;
-pub use superblock::{Superblock, compat, incompat};
-pub use write::{ErofsSummary, OldErofs, Options, create};
+pub use superblock::{Superblock, TAG_BYTES, compat, incompat};
+pub use write::{DataDevice, ErofsSummary, OldErofs, Options, create};
 // For predictions by the crate `plan`.
 #[doc(hidden)]
 pub use write::{EncodedTrialUnit, TrialImage, TrialUnit, TrialUnitEncoder};

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use codec::Algorithm;
 use tree::{
-    Checksum, DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino,
-    Metadata, Result, Storage, Xattr, to_u64, with_metadata,
+    Checksum, DevicePlace, DirEntry, Encoding, Error, Extent, ExtentId, ExtentKind, FileKind,
+    FileSystem, Ino, Metadata, Result, Storage, Xattr, to_u64, with_metadata,
 };
 
 use crate::dir::is_dot;
@@ -192,5 +192,33 @@ impl FileSystem for Erofs {
         Err(Error::InvalidInput(
             "not an encoded extent of that EROFS file",
         ))
+    }
+
+    fn stored_at(&self, file: Ino, extent: &Extent) -> Option<DevicePlace> {
+        let content = self.regular(file).ok()?;
+        let piece = self.piece_at(&content, extent.offset).ok()?;
+        let (place, skip, len) = match (piece.kind, extent.kind) {
+            (PieceKind::Plain(place), ExtentKind::Plain { .. }) => {
+                (place, extent.offset.checked_sub(piece.from)?, extent.len)
+            }
+            // The stored bytes of a zlib extent are not those of the cluster.
+            (PieceKind::Cluster(cluster), ExtentKind::Encoded(encoding))
+                if encoding.algorithm != Algorithm::Zlib =>
+            {
+                let skip = self.zeros_before(&cluster).ok()?;
+                (cluster.place, skip, encoding.stored_len)
+            }
+            _ => return None,
+        };
+        let StoredPlace::Data { device, at } = place else {
+            return None;
+        };
+        let (device, at) = self.locate(device, at).ok()?;
+        Some(DevicePlace {
+            store: self.store,
+            device: device.into(),
+            at: at.checked_add(skip)?,
+            len,
+        })
     }
 }

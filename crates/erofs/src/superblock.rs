@@ -31,7 +31,9 @@ const BLOCK_LOG2: std::ops::RangeInclusive<u8> = 9..=16;
 /// The most extension slots: those in the first page.
 const SLOTS_MAX: usize = (4096 - 1024 - SUPERBLOCK_BYTES) / SLOT_BYTES;
 /// Bytes of `struct erofs_deviceslot`.
-const DEVICE_SLOT_BYTES: usize = 128;
+pub(crate) const DEVICE_SLOT_BYTES: usize = 128;
+/// Bytes of the tag at its beginning.
+pub const TAG_BYTES: usize = 64;
 
 /// Bits of [`Superblock::compat`]: features that older readers can ignore.
 pub mod compat {
@@ -136,6 +138,7 @@ pub struct Superblock {
 /// A further device (`struct erofs_deviceslot`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceSlot {
+    pub(crate) tag: [u8; TAG_BYTES],
     /// Bytes of the device.
     pub(crate) len: u64,
     /// Where it begins in the common address space; 0 if it is not in it.
@@ -391,6 +394,7 @@ impl Superblock {
         let wide = |low, high| (u64::from(low) | u64::from(high) << 32_u16) << self.block_log2;
         let (slots, _) = slots.as_chunks::<DEVICE_SLOT_BYTES>();
         let slot = |slot: &[u8; DEVICE_SLOT_BYTES]| DeviceSlot {
+            tag: slot.first_chunk().copied().unwrap_or([0; TAG_BYTES]),
             len: wide(u32_at(slot, 64), u16_at(slot, 72)),
             at: wide(u32_at(slot, 68), u16_at(slot, 74)),
         };

@@ -14,6 +14,7 @@ use tree::{HostDir, Limits, ReadAt};
 
 use crate::disk_file::{DiskFile, DiskFormat};
 use crate::error::{During, refuse};
+use crate::index::check_indexed;
 use crate::partitions::{self, Partition};
 use crate::verity::VerifiedImage;
 use crate::{Error, ImageAt, Input, OpenOptions, Result, VerityRoot, foreign, text};
@@ -109,7 +110,26 @@ impl ImageRange {
     /// # Errors
     /// An image cannot be read, breaks the format, or needs a feature that is not read.
     pub fn open_erofs(self, options: &OpenOptions) -> Result<Arc<Erofs>> {
-        Ok(Arc::new(Erofs::open(self.with_devices(options)?)?))
+        if options.verity.is_some() && !options.devices.is_empty() {
+            refuse!("--root-hash is for images of one device");
+        }
+        let mut devices = Vec::new();
+        for device in &options.devices {
+            let bytes = device_bytes(device).during(|| opening(device))?;
+            devices.push((device.clone(), bytes));
+        }
+        let further = devices
+            .iter()
+            .map(|(_, bytes)| Box::new(Arc::clone(bytes)) as _);
+        let image: Box<dyn ReadAt> = Box::new(self);
+        let erofs = Erofs::open([image].into_iter().chain(further).collect())?;
+        check_indexed(&erofs, &devices)?;
+        Ok(Arc::new(erofs))
+    }
+
+    /// Whether the image begins at this byte of its file.
+    pub(crate) fn begins_at(&self, at: u64) -> bool {
+        self.at == at
     }
 
     /// The image, and further devices.
@@ -461,7 +481,7 @@ fn search_sectors(
 }
 
 /// The bytes of a further device: of a file, or of the disk in a disk file.
-fn device_bytes(device: &Path) -> Result<Arc<dyn ReadAt>> {
+pub(crate) fn device_bytes(device: &Path) -> Result<Arc<dyn ReadAt>> {
     let mut input = Input::open(device)?;
     input.open_disk_file(&OpenOptions::default())?;
     match input.seekable() {

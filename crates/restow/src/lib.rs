@@ -12,6 +12,7 @@ mod copy;
 mod disk_file;
 mod error;
 mod foreign;
+mod index;
 pub mod info;
 mod input;
 mod joined;
@@ -48,6 +49,7 @@ pub use copy::{
 };
 pub use disk_file::{DiskFile, DiskLayer};
 pub use error::{Error, Result};
+pub use index::index;
 pub use input::Input;
 pub use open_options::{ImageAt, OpenOptions, VerityRoot};
 pub use partitions::Partition;

@@ -38,7 +38,7 @@ pub(crate) struct MetadataBlock {
 pub(crate) struct Image {
     source: Box<dyn ReadAt>,
     /// Offset of the image in the source.
-    base: u64,
+    pub(crate) base: u64,
     pub(crate) superblock: Superblock,
     workers: Mutex<Vec<BlockDecoder>>,
     metadata: Cache<MetadataBlock>,

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use codec::Algorithm;
 use tree::{
-    BlockCounts, BlockEncoding, Cache, Checksum, Corrupt, DirEntry, Encoding, Error, Extent,
-    ExtentId, ExtentKind, FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt, Result,
-    Storage, StoreId, Time, Xattr, to_u64, to_usize, with_metadata,
+    BlockCounts, BlockEncoding, Cache, Checksum, Corrupt, DevicePlace, DirEntry, Encoding, Error,
+    Extent, ExtentId, ExtentKind, FileAttributes, FileSystem, Ino, Limits, Metadata, ReadAt,
+    Result, Sha256, Storage, StoreId, Time, Xattr, to_u64, to_usize, with_metadata,
 };
 
 use crate::compressor::{Compressor, OPTIONS_BYTES_MAX};
@@ -147,6 +147,9 @@ impl OwnerIds {
     }
 }
 
+/// Bytes of tables that are read at once for their digest.
+const DIGEST_BYTES: usize = 256 << 10;
+
 impl Squashfs {
     /// Opens an image that starts at the first byte of `source`.
     ///
@@ -225,6 +228,31 @@ impl Squashfs {
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.image.superblock
+    }
+
+    /// The SHA-256 of the superblock and of all tables, in which every change of a file shows, but
+    /// for one of stored data that leaves all its lengths as they are.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn digest(&self) -> Result<[u8; 32]> {
+        let mut digest = Sha256::new();
+        let superblock = &self.image.superblock;
+        let ranges = [
+            (0, to_u64(SUPERBLOCK_BYTES)),
+            (superblock.inode_table, superblock.bytes_used),
+        ];
+        let mut buffer = vec![0; DIGEST_BYTES];
+        for (mut at, end) in ranges {
+            while at < end {
+                let len = to_usize(end.saturating_sub(at)).min(DIGEST_BYTES);
+                let (part, _) = buffer.split_at_mut(len);
+                self.image.read(part, at)?;
+                digest.update(part);
+                at = at.saturating_add(to_u64(len));
+            }
+        }
+        Ok(digest.finish())
     }
 
     /// The compressor options, as the image records them.
@@ -747,6 +775,20 @@ impl FileSystem for Squashfs {
         stored.resize(to_usize(size.bytes), 0);
         self.image.read(stored, at)?;
         Ok(None)
+    }
+
+    fn stored_at(&self, _: Ino, extent: &Extent) -> Option<DevicePlace> {
+        let (at, len) = match extent.kind {
+            ExtentKind::Plain { stored_offset } => (stored_offset, extent.len),
+            ExtentKind::Encoded(encoding) => (0, encoding.stored_len),
+            ExtentKind::Hole | ExtentKind::Preallocated { .. } => return None,
+        };
+        Some(DevicePlace {
+            store: self.store,
+            device: 0,
+            at: self.image.base.checked_add(extent.id?.0)?.checked_add(at)?,
+            len,
+        })
     }
 }
 

@@ -30,12 +30,12 @@ pub use check::{CheckOptions, DataCheck, Finding, Findings};
 pub use date::{date, days};
 pub use error::{Corrupt, Error, Limits, Result};
 pub use fs::{
-    Aspects, BlockEncoding, ByPath, Checksum, Device, DirEntry, Encoding, EntryId, Extent,
-    ExtentId, ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind, FileSystem,
-    FollowedDir, Graft, HostContent, HostDir, HostFile, HostStep, HostTimes, Ino, Inventory,
-    Joined, Metadata, NO_OWNER, Overlay, OverlayLayer, Steps, Storage, StoreId, Time, WalkStep,
-    Xattr, all_or_nothing, diff, edit, entry_named, extract, is_valid_name, manifest, rescue, tar,
-    walk_host_dir, with_metadata,
+    Aspects, BlockEncoding, ByPath, Checksum, Device, DevicePlace, DirEntry, Encoding, EntryId,
+    Extent, ExtentId, ExtentKind, Extents, FileAttributes, FileId, FileIdentity, FileKind,
+    FileSystem, FollowedDir, Graft, HostContent, HostDir, HostFile, HostStep, HostTimes, Ino,
+    Inventory, Joined, Metadata, NO_OWNER, Overlay, OverlayLayer, Steps, Storage, StoreId, Time,
+    WalkStep, Xattr, all_or_nothing, diff, edit, entry_named, extract, is_valid_name, manifest,
+    rescue, tar, walk_host_dir, with_metadata,
 };
 pub use host_ids::HostIds;
 pub use integers::{high_u32, low_u32, to_u64, to_usize, wide_u64};

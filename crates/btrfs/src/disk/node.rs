@@ -78,6 +78,11 @@ impl NewTreeBlock {
 }
 
 impl TreeBlock {
+    /// All its bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Reads the block at an address from the first intact copy. The memory of `gone`, another
     /// block that is no longer needed, is reused.
     pub(crate) fn read(

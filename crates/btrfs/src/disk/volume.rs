@@ -25,7 +25,7 @@ const EXTENT_BYTES_KEPT: usize = 8 << 20;
 const CHANGED_BYTES_MAX: u64 = 1 << 30;
 /// The first address of tree blocks that are in memory only. Their addresses are odd, so that no
 /// pointer on disk, which is that of a sector, leads to one.
-const CHANGED_FROM: u64 = (1 << 63) + 1;
+pub(crate) const CHANGED_FROM: u64 = (1 << 63) + 1;
 
 /// An open file system, below the level of its trees.
 pub(crate) struct Volume {

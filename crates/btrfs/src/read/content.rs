@@ -1,13 +1,18 @@
 //! File content: the parts of a file in order, including holes.
 
-use tree::{Checksum, Encoding, Error, Extent, ExtentId, ExtentKind, Result, to_u64, to_usize};
+use tree::{
+    Checksum, DevicePlace, Encoding, Error, Extent, ExtentId, ExtentKind, FileSystem, Result,
+    to_u64, to_usize,
+};
 
 use super::Subvolume;
 use super::files::FileInode;
+use crate::disk::chunk::StripeRange;
 use crate::disk::extent::{ExtentBody, FileExtent};
 use crate::disk::inode::StoredInode;
-use crate::disk::key::{Key, item};
+use crate::disk::key::{Key, Logical, item};
 use crate::disk::node::TreeItem;
+use crate::disk::volume::CHANGED_FROM;
 
 /// Number of extents returned by one call of [`tree::FileSystem::extents`].
 const EXTENTS_MAX: usize = 256;
@@ -230,6 +235,59 @@ impl Subvolume {
             Ok(extents.len() < EXTENTS_MAX)
         })?;
         Ok(extents)
+    }
+
+    /// Implements [`tree::FileSystem::stored_at`]: a copy on a device that is present, if it is in
+    /// one piece.
+    pub(super) fn place(&self, extent: &Extent) -> Option<DevicePlace> {
+        let (skip, len) = match extent.kind {
+            ExtentKind::Plain { stored_offset } => (stored_offset, extent.len),
+            ExtentKind::Encoded(encoding) => (0, encoding.stored_len),
+            ExtentKind::Hole | ExtentKind::Preallocated { .. } => return None,
+        };
+        self.device_place(Logical(extent.id?.0.checked_add(skip)?), len)
+    }
+
+    /// The same of an inline extent, in its tree block.
+    pub(super) fn inline_place(&self, file: &FileInode, extent: &Extent) -> Option<DevicePlace> {
+        let mut found = None;
+        let each = |part: FilePart<'_>| {
+            if let ExtentBody::Inline { stored, at, .. } = part.body {
+                found = Some((Logical(at), to_u64(stored.len())));
+            }
+            Ok(false)
+        };
+        self.for_each_part(file, extent.offset, each).ok()?;
+        let (at, len) = found.filter(|_| extent.kind.has_data())?;
+        // Replaying the log makes blocks that are nowhere else.
+        if at.0 >= CHANGED_FROM {
+            return None;
+        }
+        let len = match extent.kind {
+            ExtentKind::Plain { .. } => len.min(extent.len),
+            _ => len,
+        };
+        self.device_place(at, len)
+    }
+
+    fn device_place(&self, at: Logical, len: u64) -> Option<DevicePlace> {
+        let space = &self.volume().space;
+        let chunk = space.chunk(at, len).ok()?;
+        let places = (0..chunk.copies()).map(|copy| chunk.place(at, len, copy));
+        let is_whole = |place: &StripeRange| {
+            let is_present = space
+                .devices()
+                .iter()
+                .any(|it| it.device.id == place.device);
+            place.len == len && is_present
+        };
+        let place = places.into_iter().find(is_whole)?;
+        Some(DevicePlace {
+            store: self.storage().store,
+            device: place.device,
+            at: place.at.0,
+            len,
+        })
     }
 
     /// Implements [`tree::FileSystem::read_encoded`].

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tree::{
-    Checksum, DirEntry, Error, Extent, ExtentId, FileAttributes, FileKind, FileSystem, Ino,
-    Inventory, Metadata, Result, Storage, Xattr, to_usize, with_metadata,
+    Checksum, DevicePlace, DirEntry, Error, Extent, ExtentId, FileAttributes, FileKind, FileSystem,
+    Ino, Inventory, Metadata, Result, Sha256, Storage, Xattr, to_usize, with_metadata,
 };
 
 use super::Btrfs;
@@ -276,6 +276,37 @@ impl Subvolume {
             })
         })?;
         Ok(found.flatten())
+    }
+
+    /// The SHA-256 of the roots of its tree and of those of the subvolumes in it. Linux replaces a
+    /// root with every change of a file, and leaves it as it is when other subvolumes and snapshots
+    /// are made, changed or deleted.
+    ///
+    /// # Errors
+    /// The root tree, or a root, cannot be read.
+    pub fn digest(&self) -> Result<[u8; 32]> {
+        let (btrfs, volume) = (&self.btrfs, self.volume());
+        let mut digest = Sha256::new();
+        digest.update(&volume.superblock.metadata_uuid);
+        let all = btrfs.subvolumes()?;
+        let own = all.iter().find(|it| it.id == self.id);
+        let own = own.and_then(|it| it.path.as_deref()).unwrap_or_default();
+        let is_below = |path: &[u8]| match path.strip_prefix(own) {
+            Some([b'/', ..]) => true,
+            Some(rest) => own.is_empty() && !rest.is_empty(),
+            None => false,
+        };
+        for info in &all {
+            let is_nested = self.has_nested && info.path.as_deref().is_some_and(is_below);
+            let is_shown = info.id == self.id || is_nested;
+            let Some(root) = TreeRoot::find(volume, &btrfs.roots, info.id)?.filter(|_| is_shown)
+            else {
+                continue;
+            };
+            digest.update(&info.id.to_le_bytes());
+            digest.update(volume.node(root.tree.root, &root.tree.expected())?.bytes());
+        }
+        Ok(digest.finish())
     }
 
     pub(super) fn volume(&self) -> &Volume {
@@ -626,5 +657,12 @@ impl FileSystem for Subvolume {
         stored: &mut Vec<u8>,
     ) -> Result<Option<Checksum>> {
         self.read_stored(&self.regular(file)?, extent, stored)
+    }
+
+    fn stored_at(&self, file: Ino, extent: &Extent) -> Option<DevicePlace> {
+        match extent.id {
+            Some(_) => self.place(extent),
+            None => self.inline_place(&self.regular(file).ok()?, extent),
+        }
     }
 }

@@ -42,10 +42,8 @@ impl ErofsArgs {
         options: &mut CopyOptions,
     ) -> Result<()> {
         let words = image.compress.as_deref().unwrap_or("zstd:15");
-        let compression = settings_of("EROFS", words).and_then(check);
-        let compression = compression.with_context(|| format!("--compress {words}"))?;
         let erofs = &mut options.erofs;
-        erofs.compression = compression;
+        erofs.compression = erofs_settings(words)?;
         erofs.min_kernel = self.min_kernel;
         erofs.content_digest = self.content_digest;
         erofs.unit_bytes = squashfs.block_size.unwrap_or(0);
@@ -56,6 +54,15 @@ impl ErofsArgs {
         options.epoch = epoch()?;
         Ok(())
     }
+}
+
+/// The settings of `--compress`.
+///
+/// # Errors
+/// EROFS has no such codec.
+pub(crate) fn erofs_settings(words: &str) -> Result<Option<Settings>> {
+    let settings = settings_of("EROFS", words).and_then(check);
+    settings.with_context(|| format!("--compress {words}"))
 }
 
 fn check(settings: Option<Settings>) -> Result<Option<Settings>> {

@@ -21,7 +21,7 @@ pub(crate) use btrfs::{BtrfsArgs, joined, profile, settings, uuid};
 pub(crate) use bytes::bytes;
 pub(crate) use directory::DirectoryArgs;
 pub(crate) use edits::EditArgs;
-pub(crate) use erofs::ErofsArgs;
+pub(crate) use erofs::{ErofsArgs, erofs_settings};
 pub(crate) use image::{ImageArgs, epoch};
 pub(crate) use owner::{group, user};
 pub(crate) use quiet::{QuietArgs, SilentArgs};

@@ -12,9 +12,10 @@ use testkit::{TempDir, tool};
 use super::{restow, run_in};
 
 /// The commands that have a help text; the first is the program itself.
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "",
     "copy",
+    "index",
     "ls",
     "cat",
     "diff",

@@ -17,6 +17,7 @@ mod examples; // every command in README.md and in the help texts
 mod failures; // full disks, files that may not be read
 mod holes; // files of 8 EB
 mod hostile; // SquashFS images that mean harm
+mod index; // EROFS images of metadata alone, over images that stay as they are
 mod interrupt; // signals in the midst of a copy
 mod joined; // several sources at once, and single files
 mod json; // what --json prints

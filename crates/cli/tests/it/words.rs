@@ -29,8 +29,8 @@ fn help_of_every_subcommand() {
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
     let here = Path::new("/");
     for command in [
-        "copy", "ls", "cat", "diff", "manifest", "info", "usage", "check", "plan", "receive",
-        "send", "mount", "unmount", "delta", "patch",
+        "copy", "index", "ls", "cat", "diff", "manifest", "info", "usage", "check", "plan",
+        "receive", "send", "mount", "unmount", "delta", "patch",
     ] {
         let (code, help, words) = run_in(here, [command, "--help"]);
         assert_eq!((code, &*words), (0, ""));

@@ -1,6 +1,6 @@
 //! The content of files: encoded on all threads, written in the order of names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tree::{
     ChecksumsMark, Duplicates, Error, ExtentId, FileId, KeptCount, NoProgress, Progress, ReadAt,
@@ -8,7 +8,7 @@ use tree::{
 };
 use xxhash::Xxh64;
 
-use super::block::{BLOCK_BYTES, BLOCK_LOG2};
+use super::block::{BLOCK_BYTES, BLOCK_LOG2, block_number};
 use super::encode::{DataResult, EncodedUnit, UnitEncoder};
 use super::image::ImageWriter;
 use super::plan::{DataForm, DataPart, Keep, inline_tail, jobs};
@@ -186,13 +186,15 @@ pub(crate) fn fit_compact(mut units: impl Iterator<Item = PlacedUnit>) -> bool {
     let Some(mut last) = units.next() else {
         return false;
     };
+    // It has no mark of partial units.
+    let is_partial = last.is_partial;
     units.all(|unit| {
         let blocks = u64::from(last.stored_len).div_ceil(BLOCK_BYTES as u64);
         let is_behind = unit.at >> BLOCK_LOG2 == (last.at >> BLOCK_LOG2) + blocks;
         let is_long = last.kind != UnitKind::Plain && unit.from - last.from >= LONG_BYTES;
         last = unit;
-        is_behind || is_long
-    })
+        (is_behind || is_long) && !unit.is_partial
+    }) && !is_partial
 }
 
 /// The end of the image before a file's data was written.
@@ -225,6 +227,8 @@ struct DataWriter<'w, 'a> {
     xattrs: &'w XattrTable<'w>,
     mark: Option<DataMark>,
     known: HashMap<u64, KnownUnit>,
+    /// The units that are named on devices.
+    named: HashSet<u64>,
     /// Where the stored data is in the packed inode that files are parts of.
     fragments: HashMap<ExtentId, u64>,
     scratch: Vec<u8>,
@@ -301,6 +305,7 @@ impl<'w, 'a> DataWriter<'w, 'a> {
             xattrs,
             mark: None,
             known: HashMap::new(),
+            named: HashSet::new(),
             fragments: HashMap::new(),
             scratch: Vec::new(),
         }
@@ -491,7 +496,7 @@ impl<'w, 'a> DataWriter<'w, 'a> {
             }
             DataForm::Units | DataForm::Packed => {
                 // A file without a compressed unit is stored without an index.
-                if part.is_first && stored.codec.is_none() {
+                if part.is_first && stored.codec.is_none() && stored.device_at.is_none() {
                     self.image.align()?;
                 }
                 let mut unit = self.put_unit(part.from, stored, part.is_first)?;
@@ -531,7 +536,6 @@ impl<'w, 'a> DataWriter<'w, 'a> {
 
     /// Stores a unit, unless it is there; the data of a file may begin with it.
     fn put_unit(&mut self, from: u64, stored: &EncodedUnit, is_first: bool) -> Result<PlacedUnit> {
-        let bytes = &stored.buffer[..stored.len];
         let (stored_len, len) = (stored.len as u32, stored.content_len);
         let (image, is_plain) = (&mut *self.image, stored.codec.is_none());
         let kind = stored.kind();
@@ -543,6 +547,14 @@ impl<'w, 'a> DataWriter<'w, 'a> {
             unit.is_partial &= has_records;
             unit
         };
+        if let Some(at) = stored.device_at {
+            image.summary.device_units += 1;
+            if self.named.insert(at) {
+                image.summary.device_bytes += stored.len as u64;
+            }
+            return Ok(placed(at));
+        }
+        let bytes = &stored.buffer[..stored.len];
         image.summary.image.kept += stored.kept;
         image.summary.plain_units += u64::from(is_plain);
         let shares = image.options.duplicates && image.options.has_fragments();
@@ -625,7 +637,7 @@ impl<'w, 'a> DataWriter<'w, 'a> {
                     count,
                     fits_compact: fit_compact(self.data.units(first, count)),
                 };
-                if let Some(at) = self.plain_start(first, count) {
+                if let Some(at) = self.plain_start(first, count)? {
                     self.image.align()?;
                     self.data.units.truncate(first as usize);
                     placed = PlacedFile::Flat {
@@ -642,18 +654,33 @@ impl<'w, 'a> DataWriter<'w, 'a> {
 
     /// Where the units of a file begin if all of them are plain and one behind the other, starting
     /// at a block.
-    fn plain_start(&self, first: u32, count: u32) -> Option<u64> {
-        let start = self.data.units(first, count).next()?.at;
+    fn plain_start(&self, first: u32, count: u32) -> Result<Option<u64>> {
+        let Some(start) = self.data.units(first, count).next().map(|unit| unit.at) else {
+            return Ok(None);
+        };
         let mut next = start;
         for unit in self.data.units(first, count) {
             if unit.kind != UnitKind::Plain || unit.at != next {
-                return None;
+                return Ok(None);
             }
             next += u64::from(unit.stored_len);
         }
+        let end = next.next_multiple_of(BLOCK_BYTES as u64);
+        let is_named =
+            start.is_multiple_of(BLOCK_BYTES as u64) && block_number(end >> BLOCK_LOG2).is_ok();
         // Behind the last byte must be zeros, up to the end of the block.
-        let is_at_end = next.next_multiple_of(BLOCK_BYTES as u64) >= self.image.at;
-        (start.is_multiple_of(BLOCK_BYTES as u64) && is_at_end).then_some(start)
+        let is_last = match self.image.options.device_at(start) {
+            None => end >= self.image.at,
+            Some((device, at)) if is_named => {
+                let mut behind = vec![0; (end - next) as usize];
+                device
+                    .bytes
+                    .read_exact_at(&mut behind, at + (next - start))?;
+                behind.iter().all(|&byte| byte == 0)
+            }
+            Some(_) => false,
+        };
+        Ok((is_named && is_last).then_some(start))
     }
 
     /// Takes back the data since the mark: the next data overwrites it.

@@ -7,6 +7,7 @@ use tree::{
 };
 
 use super::block::BLOCK_BYTES;
+use super::frame::StoredFrame;
 use super::options::Options;
 use super::plan::{DataForm, DataJob, DataPart, Keep};
 use super::reuse::OldUnits;
@@ -63,6 +64,8 @@ pub(crate) struct EncodedUnit {
     pub(crate) is_reused: bool,
     /// It is a zstd frame with a window that is larger than a unit.
     pub(crate) is_wide: bool,
+    /// Where its bytes are on a further device; they are not in the buffer then.
+    pub(crate) device_at: Option<u64>,
 }
 
 /// The reasons why stored data is encoded again.
@@ -70,6 +73,10 @@ const ZERO_BYTE: &str =
     "deflate streams that begin with a zero byte, which Linux takes for padding";
 const FRAMES: &str = "zstd data of several frames, of unknown length, or with a window above 1 MiB";
 const DAMAGED: &str = "data that does not decode to its extent";
+const UNPLACED: &str =
+    "data that is on no device in one piece: in metadata, striped, or in the last part of a block";
+const UNALIGNED: &str = "data that does not begin at 4 KiB, which needs --min-kernel 6.15";
+const OTHER_CODEC: &str = "data of another codec than --compress, which needs --min-kernel 6.15";
 
 /// The largest window that Linux allows.
 const WINDOW_MAX: u64 = 1 << 20;
@@ -119,6 +126,7 @@ impl EncodedUnit {
             kept: KeptCount::default(),
             is_reused: false,
             is_wide: false,
+            device_at: None,
         }
     }
 
@@ -394,6 +402,9 @@ impl<'a> UnitEncoder<'a> {
         file: FileId,
         extent: &Extent,
     ) -> Result<Option<EncodedUnit>> {
+        if !self.options.devices.is_empty() {
+            return self.refer(worker, file, extent);
+        }
         let ExtentKind::Encoded(encoding) = extent.kind else {
             return Ok(None);
         };
@@ -419,6 +430,92 @@ impl<'a> UnitEncoder<'a> {
                 Ok(None)
             }
         }
+    }
+
+    /// The stored data of an extent where it is, on a further device; `None` if the image cannot
+    /// name it there.
+    fn refer(
+        &self,
+        worker: &mut ThreadCodec,
+        file: FileId,
+        extent: &Extent,
+    ) -> Result<Option<EncodedUnit>> {
+        let inventory = self.content.inventory();
+        let place = (inventory.tree()).stored_at(inventory.ino(file), extent);
+        let found = place.and_then(|place| Some((place, self.options.device_of(&place)?)));
+        let Some((place, (device, mut at))) = found else {
+            self.recoded(UNPLACED);
+            return Ok(None);
+        };
+        let mut len = place.len as usize;
+        let (mut content_len, mut is_wide) = (extent.len as usize, false);
+        let codec = match extent.kind {
+            ExtentKind::Encoded(encoding) => Some((encoding, Codec::of(encoding.algorithm))),
+            _ => None,
+        };
+        let why_not = match codec {
+            None => None,
+            Some((_, Codec::Zstd)) => {
+                let frame = StoredFrame::measure(&*device.bytes, place.at, place.len)?;
+                match frame.filter(|frame| frame.window_bytes <= WINDOW_MAX) {
+                    Some(frame) => {
+                        len = frame.bytes as usize;
+                        content_len = frame.content_bytes as usize;
+                        is_wide = frame.window_bytes > self.options.unit() as u64;
+                        None
+                    }
+                    None => Some(FRAMES),
+                }
+            }
+            // A whole block: only what is shown of one in part has an unknown length.
+            Some((encoding, Codec::Lz4)) if encoding.unencoded_len == extent.len => {
+                (len > LZ4_BYTES_MAX).then_some(DAMAGED)
+            }
+            Some((encoding, codec)) => {
+                let mut buffer = self.content.buffer();
+                let read = self.content.read_encoded(file, extent, &mut buffer);
+                let framed = read.map(|(read, checksum)| {
+                    self.frame(worker, &encoding, &mut buffer, read, checksum)
+                });
+                self.content.recycle(buffer);
+                match framed? {
+                    Ok(framed) => {
+                        (len, content_len, _) = framed;
+                        at += if codec == Codec::Deflate {
+                            ZLIB_HEADER as u64
+                        } else {
+                            0
+                        };
+                        None
+                    }
+                    Err(why) => Some(why),
+                }
+            }
+        };
+        let own = self.options.compression.map(|it| Codec::of(it.algorithm()));
+        let why_not = why_not.or_else(|| {
+            if self.options.has_records() {
+                return None;
+            }
+            // Clusters are whole blocks, with the data at their beginning.
+            len = place.len as usize;
+            let is_other = codec.is_some_and(|(_, codec)| Some(codec) != own);
+            let is_aligned = |at: u64| at.is_multiple_of(BLOCK_BYTES as u64);
+            if is_aligned(at) && is_aligned(extent.offset) {
+                is_other.then_some(OTHER_CODEC)
+            } else {
+                Some(UNALIGNED)
+            }
+        });
+        if let Some(why) = why_not {
+            self.recoded(why);
+            return Ok(None);
+        }
+        let codec = codec.map(|(_, codec)| codec);
+        let mut unit = EncodedUnit::new(self.content.buffer(), len, codec, content_len);
+        unit.is_wide = is_wide;
+        unit.device_at = Some(at);
+        Ok(Some(unit))
     }
 
     /// Moves the data of a stored extent to the beginning of the buffer. Returns its length, that

@@ -2,7 +2,7 @@
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2};
 use super::unit::{PlacedUnit, UnitKind};
-use crate::index::BLOCK_COUNT;
+use crate::index::{BLOCK_COUNT, PARTIAL as CLUSTER_PARTIAL};
 use crate::records::{FORMAT_SHIFT, PARTIAL};
 
 /// Kinds of entries: plain, compressed, continued.
@@ -38,6 +38,7 @@ pub(crate) fn emit_record(unit: &PlacedUnit, record_bytes: u64, out: &mut Vec<u8
 #[derive(Clone, Copy)]
 pub(crate) struct ClusterEntry {
     kind: u8,
+    is_partial: bool,
     /// The first block of the stored unit.
     block: u32,
     /// The distance back to where the unit begins, or the number of its blocks in place of 1.
@@ -68,6 +69,7 @@ pub(crate) fn cluster_entries(
                     0 => HEAD,
                     _ => CONTINUED,
                 },
+                is_partial: unit.is_partial,
                 block: block + if is_plain { number.into() } else { 0 },
                 back: if number == 1 {
                     BLOCK_COUNT | blocks
@@ -84,7 +86,12 @@ pub(crate) fn cluster_entries(
 impl ClusterEntry {
     /// Appends an entry of a full index (`struct z_erofs_lcluster_index`).
     pub(crate) fn emit(&self, out: &mut Vec<u8>) {
-        out.extend(u16::from(self.kind).to_le_bytes());
+        let partial = if self.is_partial && self.kind == HEAD {
+            CLUSTER_PARTIAL
+        } else {
+            0
+        };
+        out.extend((u16::from(self.kind) | partial).to_le_bytes());
         out.extend([0; 2]);
         let value = match self.kind {
             CONTINUED => u32::from(self.back) | u32::from(self.ahead) << 16,

@@ -7,8 +7,10 @@
 
 mod block;
 mod data;
+mod devices;
 mod digest;
 mod encode;
+mod frame;
 mod image;
 mod index;
 mod layout;
@@ -31,6 +33,7 @@ use tree::{
 };
 
 use self::block::BLOCK_BYTES;
+pub use self::devices::DataDevice;
 use self::image::ImageWriter;
 use self::layout::{ImageContent, InodeLayout};
 pub use self::old::OldErofs;
@@ -82,6 +85,7 @@ impl<'a> ImageWriter<'a> {
     fn write(&mut self, scratch: &Scratch, progress: &dyn Progress) -> Result<()> {
         // A device may have an old superblock, whose image is gone from now on.
         self.output.write_all_at(&[0; BLOCK_BYTES], 0)?;
+        self.put_devices()?;
         let duplicates = if self.options.duplicates {
             match Duplicates::find(self.inventory, self.parallel) {
                 // Every unreadable file is met again later, and listed then.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use codec::{Algorithm, Encoder, Settings};
 use tree::{Error, ImageSummary, Result, Time, Verify, setters};
 
+use super::devices::DataDevice;
 use super::old::OldErofs;
 use crate::kernel::Kernel;
 
@@ -48,6 +49,9 @@ pub struct Options {
     /// Whether to give regular files the SHA-256 of their content as an attribute, by which Linux
     /// 7.0 shares the pages of equal files (`inode_share`).
     pub content_digest: bool,
+    /// The devices of the source that become further devices of the image: their data is named
+    /// where it is, as far as EROFS can, instead of being stored.
+    pub devices: Vec<DataDevice>,
     /// Whether to store extended attributes.
     pub xattrs: bool,
     /// When the image was made, in seconds since 1970.
@@ -77,6 +81,7 @@ impl Default for Options {
             align_bytes: 1,
             old: None,
             content_digest: false,
+            devices: Vec::new(),
             xattrs: true,
             made: 0,
             epoch: None,
@@ -97,6 +102,7 @@ setters!(Options {
     align_bytes: u32,
     old: Option<OldErofs>,
     content_digest: bool,
+    devices: Vec<DataDevice>,
     xattrs: bool,
     made: i64,
     epoch: impl Into<Option<i64>>,
@@ -109,7 +115,12 @@ setters!(Options {
 impl Options {
     /// Whether data of the source can be kept as it is stored.
     pub fn keeps_extents(&self) -> bool {
-        self.keep_extents && self.has_records()
+        self.keep_extents && (self.has_records() || !self.devices.is_empty())
+    }
+
+    /// Whether data of devices can be named at any byte of them.
+    pub fn keeps_unaligned(&self) -> bool {
+        self.has_records()
     }
 
     /// Whether indexes are records with lengths in bytes.
@@ -181,7 +192,13 @@ impl Options {
         if self.content_digest && self.min_kernel < Kernel::BLOCKS {
             return invalid("content digests in EROFS need Linux 6.4 or newer");
         }
+        if u16::try_from(self.devices.len()).is_err() {
+            return invalid("an EROFS image has at most 65,535 further devices");
+        }
         let Some(settings) = &self.compression else {
+            if !self.devices.is_empty() {
+                return invalid("an EROFS image that names data of devices has a codec");
+            }
             return Ok(());
         };
         match settings.algorithm() {
@@ -215,6 +232,10 @@ pub struct ErofsSummary {
     pub plain_units: u64,
     /// The number of units that show the stored bytes of an earlier one.
     pub shared_units: u64,
+    /// The number of units that are named where they are on further devices.
+    pub device_units: u64,
+    /// Their stored bytes, however many files show them.
+    pub device_bytes: u64,
     /// Bytes of zeros before compressed units, which begin at blocks.
     pub padding_bytes: u64,
     /// Bytes of inodes, indexes, directories and attributes.

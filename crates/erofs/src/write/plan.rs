@@ -29,6 +29,9 @@ const RATIO: u64 = 3;
 /// The most files behind their inodes that one job reads.
 const TINY_FILES_MAX: usize = 1024;
 
+/// The longest content of an extent of SquashFS or btrfs.
+const SOURCE_BYTES_MAX: u32 = 1 << 20;
+
 /// The longest content of an extent of btrfs.
 const BTRFS_BYTES: u32 = 128 << 10;
 
@@ -189,11 +192,45 @@ impl<I: Iterator<Item = FileId>> DataJobs<'_, I> {
             self.open = Some(open);
             return Ok(first);
         };
-        let ExtentKind::Encoded(encoding) = extent.kind else {
-            return Ok(None);
+        let as_units = DataPart {
+            file,
+            form: DataForm::Units,
+            from: 0,
+            len: size as usize,
+            is_hole: false,
+            is_first: true,
+            is_last: true,
         };
+        let is_inline = form == DataForm::Packed && keep.refers_inside && extent.id.is_none();
+        if is_inline
+            && (self.inventory.tree())
+                .stored_at(self.inventory.ino(file), &extent)
+                .is_some()
+        {
+            return Ok(Some(DataJob::Keep {
+                part: as_units,
+                extent,
+            }));
+        }
+        let ExtentKind::Encoded(encoding) = extent.kind else {
+            let is_kept = form == DataForm::Packed && keep.is_kept(&extent);
+            return Ok(is_kept.then_some(DataJob::Keep {
+                part: as_units,
+                extent,
+            }));
+        };
+        if keep.refers && extent.id.is_none() {
+            keep.count(&extent, 0);
+            return Ok(None);
+        }
         let offset = encoding.unencoded_offset;
-        let id = extent.id.filter(|_| encoding.unencoded_len > size);
+        // A unit of the packed inode begins at a block where the index has entries for them, and a
+        // frame that is named on a device needs no place there to be shown from its beginning.
+        let is_named = keep.refers && offset == 0 && encoding.algorithm == Algorithm::Zstd;
+        let is_packed = self.options.has_records() && !is_named;
+        let id = extent
+            .id
+            .filter(|_| encoding.unencoded_len > size && is_packed);
         // Of a file of whole units, all other extents are looked at one by one.
         if form == DataForm::Units
             && (offset == 0 || id.is_none() || keep.why_not(&encoding).is_some())
@@ -220,16 +257,10 @@ impl<I: Iterator<Item = FileId>> DataJobs<'_, I> {
             keep.recoded(MIDDLE);
             return Ok(None);
         }
-        let part = DataPart {
-            file,
-            form: DataForm::Units,
-            from: 0,
-            len: size as usize,
-            is_hole: false,
-            is_first: true,
-            is_last: true,
-        };
-        Ok(Some(DataJob::Keep { part, extent }))
+        Ok(Some(DataJob::Keep {
+            part: as_units,
+            extent,
+        }))
     }
 }
 
@@ -315,7 +346,7 @@ fn form(inventory: &Inventory, options: &Options, file: FileId, size: u64) -> Re
     } else {
         (DataForm::Flat, 0)
     };
-    if size < SPARSE_BYTES_MIN {
+    if size < SPARSE_BYTES_MIN || !options.devices.is_empty() {
         return Ok(usual);
     }
     let holes = Holes::find(&mut inventory.extents(file), size)?;
@@ -393,11 +424,16 @@ impl Holes {
 const MIDDLE: &str = "parts from the middle of an extent";
 const CODEC: &str = "codecs that EROFS does not have";
 const LONG: &str = "extents longer than the units";
+const INLINE: &str = "compressed data in metadata";
 
 /// Which extents of the source are kept, and why others are not.
 pub(crate) struct Keep {
     /// The longest content of an extent.
     pub(crate) content_bytes_max: u64,
+    /// Extents are named where they are on devices, also plain ones.
+    refers: bool,
+    /// At any byte of them, also in metadata.
+    refers_inside: bool,
     recoded: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -408,8 +444,17 @@ impl Keep {
         let block_bytes = storage
             .block_encoding
             .map_or(BTRFS_BYTES, |it| it.block_bytes);
+        let refers = !options.devices.is_empty();
+        // Of several images, the longest.
+        let block_bytes = if refers {
+            SOURCE_BYTES_MAX
+        } else {
+            block_bytes
+        };
         (storage.stored_extents && options.keeps_extents()).then(|| Keep {
             content_bytes_max: u64::from(block_bytes).max(options.unit() as u64),
+            refers,
+            refers_inside: refers && options.has_records(),
             recoded: Mutex::default(),
         })
     }
@@ -449,10 +494,33 @@ impl Keep {
 
     /// Whether an extent is tried, which only its worker can decide.
     fn is_kept(&self, extent: &Extent) -> bool {
-        let ExtentKind::Encoded(encoding) = extent.kind else {
-            return false;
+        match extent.kind {
+            // Without an identity, it is in metadata.
+            _ if self.refers && extent.id.is_none() => false,
+            ExtentKind::Encoded(encoding) => {
+                encoding.unencoded_offset == 0 && self.why_not(&encoding).is_none()
+            }
+            ExtentKind::Plain { .. } => self.refers,
+            ExtentKind::Hole | ExtentKind::Preallocated { .. } => false,
+        }
+    }
+
+    /// The part of an extent that one unit keeps from an offset on.
+    fn kept_part(&self, extent: &Extent, offset: u64, unit: u64) -> Option<Extent> {
+        let skip = offset - extent.offset;
+        let part = match extent.kind {
+            ExtentKind::Plain { stored_offset } => Extent {
+                offset,
+                len: (extent.len - skip).min(unit),
+                kind: ExtentKind::Plain {
+                    stored_offset: stored_offset + skip,
+                },
+                id: extent.id,
+            },
+            _ if skip > 0 => return None,
+            _ => *extent,
         };
-        encoding.unencoded_offset == 0 && self.why_not(&encoding).is_none()
+        self.is_kept(extent).then_some(part)
     }
 
     /// Whether a small file has an extent to keep; otherwise counts those that are not kept.
@@ -475,7 +543,9 @@ impl Keep {
         if let ExtentKind::Encoded(encoding) = extent.kind
             && extent.offset == at
         {
-            self.recoded(self.why_not(&encoding).unwrap_or(MIDDLE));
+            let is_inline = self.refers && extent.id.is_none();
+            let other = if is_inline { INLINE } else { MIDDLE };
+            self.recoded(self.why_not(&encoding).unwrap_or(other));
         }
     }
 }
@@ -533,13 +603,17 @@ impl<'a> FileJobs<'a> {
         let (offset, size, room) = (self.offset, self.size, self.offset + self.unit);
         let extents = self.extents.as_mut().ok_or(Error::Changed)?;
         let extent = extents.covering(offset)?;
+        if !extent.kind.has_data() && !self.skips_holes {
+            self.offset = extent.end().min(room).min(size);
+            return Ok(DataJob::Part(self.part(offset..self.offset, true)));
+        }
         if !extent.kind.has_data() {
             self.offset = extent.end().min(size);
             let part = self.part(offset..self.offset, true);
             let bytes = self.offset - offset;
             return Ok(DataJob::Hole { part, bytes });
         }
-        if extent.offset == offset && keep.is_kept(&extent) {
+        if let Some(extent) = keep.kept_part(&extent, offset, self.unit) {
             self.offset = extent.end();
             let part = self.part(offset..self.offset, false);
             return Ok(DataJob::Keep { part, extent });

@@ -9,7 +9,8 @@ use super::options::Options;
 use super::unit::Codec;
 use super::xattrs::digest_prefix;
 use crate::superblock::{
-    MAGIC, METABOX_AT, SLOT_BYTES, SUPERBLOCK_AT, SUPERBLOCK_BYTES, compat, incompat,
+    DEVICE_SLOT_BYTES, MAGIC, METABOX_AT, SLOT_BYTES, SUPERBLOCK_AT, SUPERBLOCK_BYTES, compat,
+    incompat,
 };
 
 /// The largest distance of matches in LZ4.
@@ -34,6 +35,7 @@ impl ImageWriter<'_> {
         let options = self.options;
         // Data that was taken back may have reached further.
         self.output.set_len(self.at)?;
+        self.check_end()?;
         let mut block = vec![0; BLOCK_BYTES];
         let at = SUPERBLOCK_AT as usize;
         let mut put = |field: usize, bytes: &[u8]| {
@@ -44,10 +46,13 @@ impl ImageWriter<'_> {
             (is_compressed, incompat::ZERO_PADDING | incompat::COMPR_CFGS),
             (content.data.has_chunks, incompat::CHUNKED_FILE),
             (
-                layout.packed.is_some() || self.summary.shared_units > 0,
+                layout.packed.is_some()
+                    || self.summary.shared_units > 0
+                    || self.summary.device_units > 0,
                 incompat::FRAGMENTS,
             ),
             (options.has_records(), incompat::LAYOUT_48BIT),
+            (!options.devices.is_empty(), incompat::DEVICE_TABLE),
             (options.content_digest, incompat::XATTR_PREFIXES),
             (layout.metabox.is_some(), incompat::METABOX),
         ];
@@ -99,6 +104,14 @@ impl ImageWriter<'_> {
                 put(field, &settings);
                 field += settings.len().next_multiple_of(4);
             }
+        }
+        if !options.devices.is_empty() {
+            put(86, &(options.devices.len() as u16).to_le_bytes());
+            // The table is in the block behind this one.
+            put(
+                88,
+                &((BLOCK_BYTES / DEVICE_SLOT_BYTES) as u16).to_le_bytes(),
+            );
         }
         if options.content_digest {
             let prefix_at = content.data.prefix_at.unwrap_or_else(|| {

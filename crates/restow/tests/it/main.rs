@@ -3,4 +3,5 @@
 mod append;
 mod disk_files;
 mod examples;
+mod index;
 mod memory;

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::overlayfs::{Mark, OverlayAttributes, Redirect};
 use super::{
-    Checksum, DirEntry, Extent, ExtentId, FileKind, FileSystem, HostContent, Ino, Metadata,
-    NOTHING_ENCODED, Storage, StoreId, Xattr, entry_named, with_metadata,
+    Checksum, DevicePlace, DirEntry, Extent, ExtentId, FileKind, FileSystem, HostContent, Ino,
+    Metadata, NOTHING_ENCODED, Storage, StoreId, Xattr, entry_named, with_metadata,
 };
 use crate::{Error, Result};
 
@@ -394,6 +394,16 @@ impl Joined {
             (entry, mark)
         });
         (marked.collect(), errors)
+    }
+
+    /// An extent as the tree that it is from knows it.
+    fn own_extent(&self, extent: &Extent) -> Extent {
+        let mut extent = *extent;
+        if !self.keeps_identities {
+            let count = self.grafts.len() as u64;
+            extent.id = extent.id.map(|id| ExtentId(id.0 / count));
+        }
+        extent
     }
 
     fn mark(&self, dir: GraftFile, entry: &DirEntry, metadata: Option<&Metadata>) -> Result<Mark> {
@@ -788,17 +798,18 @@ impl FileSystem for Joined {
         let Ok(part) = self.file(file) else {
             return Err(NOTHING_ENCODED);
         };
-        let tree = self.tree(part);
-        let mut extent = *extent;
-        if !self.keeps_identities {
-            let count = self.grafts.len() as u64;
-            extent.id = extent.id.map(|id| ExtentId(id.0 / count));
-        }
-        tree.read_encoded(part.ino, &extent, stored)
+        let extent = self.own_extent(extent);
+        self.tree(part).read_encoded(part.ino, &extent, stored)
     }
 
     fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
         let part = self.file(file).ok()?;
         self.tree(part).host_content(part.ino)
+    }
+
+    fn stored_at(&self, file: Ino, extent: &Extent) -> Option<DevicePlace> {
+        let part = self.file(file).ok()?;
+        self.tree(part)
+            .stored_at(part.ino, &self.own_extent(extent))
     }
 }

@@ -392,6 +392,19 @@ impl Storage {
     }
 }
 
+/// Where stored bytes are on a device of a container, in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DevicePlace {
+    /// The store that the device belongs to.
+    pub store: StoreId,
+    /// The number that the container gives the device; 0 if there can be only one.
+    pub device: u64,
+    /// The byte of the device where they begin.
+    pub at: u64,
+    /// Their number.
+    pub len: u64,
+}
+
 /// The checksum that a container keeps of stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Checksum {
@@ -411,9 +424,10 @@ pub enum Checksum {
 /// Passing an `Ino` that this file system did not return gives an error ([`Error::NotFound`]) or
 /// the wrong file, but never a panic.
 ///
-/// Only [`FileSystem::host_content`] has a default implementation, so a view of another file system
-/// that forgets another method does not compile. [`with_metadata`] and [`entry_named`] are the
-/// simple implementations for file systems that need no better one. [`ByPath`] adds access by path.
+/// Only [`FileSystem::host_content`] and [`FileSystem::stored_at`] have default implementations, so
+/// a view of another file system that forgets another method does not compile. [`with_metadata`]
+/// and [`entry_named`] are the simple implementations for file systems that need no better one.
+/// [`ByPath`] adds access by path.
 pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
@@ -507,6 +521,17 @@ pub trait FileSystem: Send + Sync {
     /// only where it shows the content of a file unchanged.
     fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
         let _ = file;
+        None
+    }
+
+    /// Where the stored bytes of an extent of this file, as [`FileSystem::extents`] returns it, are
+    /// on a device: those that [`FileSystem::read_encoded`] reads, or of a plain extent the part
+    /// that it shows. A sink can then refer to them instead of copying them.
+    ///
+    /// `None` is always right, and so the default. It is the answer for bytes in several pieces, as
+    /// on striped devices.
+    fn stored_at(&self, file: Ino, extent: &Extent) -> Option<DevicePlace> {
+        let _ = (file, extent);
         None
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::overlayfs::{OverlayAttributes, WHITEOUT};
 use super::{
-    Checksum, DirEntry, Extent, FileId, FileKind, FileSystem, HostContent, Ino, Inventory,
-    Metadata, Storage, Xattr,
+    Checksum, DevicePlace, DirEntry, Extent, FileId, FileKind, FileSystem, HostContent, Ino,
+    Inventory, Metadata, Storage, Xattr,
 };
 use crate::{Error, Result};
 
@@ -119,5 +119,9 @@ impl FileSystem for OverlayLayer<'_> {
 
     fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
         self.tree.host_content(file)
+    }
+
+    fn stored_at(&self, file: Ino, extent: &Extent) -> Option<DevicePlace> {
+        self.tree.stored_at(file, extent)
     }
 }

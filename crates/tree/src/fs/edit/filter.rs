@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::pattern::Concern;
 use super::{Edits, IdMap, Selection};
 use crate::fs::{
-    Checksum, DirEntry, Extent, FileKind, FileSystem, HostContent, Ino, Metadata, Storage, Xattr,
+    Checksum, DevicePlace, DirEntry, Extent, FileKind, FileSystem, HostContent, Ino, Metadata,
+    Storage, Xattr,
 };
 use crate::{Error, Result, to_u64};
 
@@ -315,5 +316,9 @@ impl FileSystem for Filtered {
 
     fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
         self.source.host_content(file)
+    }
+
+    fn stored_at(&self, file: Ino, extent: &Extent) -> Option<DevicePlace> {
+        self.source.stored_at(file, extent)
     }
 }

@@ -32,8 +32,8 @@ pub use mode::ModeChange;
 pub use pattern::{PatternSyntax, Patterns};
 
 use super::{
-    Checksum, DirEntry, Extent, ExtentKind, FileKind, FileSystem, HostContent, HostDir, HostTimes,
-    Ino, Metadata, NOTHING_ENCODED, Overlay, Storage, Xattr,
+    Checksum, DevicePlace, DirEntry, Extent, ExtentKind, FileKind, FileSystem, HostContent,
+    HostDir, HostTimes, Ino, Metadata, NOTHING_ENCODED, Overlay, Storage, Xattr,
 };
 use crate::{Error, Result, spool};
 use action::{Effect, Subject};
@@ -727,6 +727,13 @@ impl FileSystem for Edited {
     fn host_content(&self, file: Ino) -> Option<HostContent<'_>> {
         match self.content(file).ok()? {
             Content::Tree(fs, ino) => fs.host_content(ino),
+            Content::Part(..) => None,
+        }
+    }
+
+    fn stored_at(&self, file: Ino, extent: &Extent) -> Option<DevicePlace> {
+        match self.content(file).ok()? {
+            Content::Tree(fs, ino) => fs.stored_at(ino, extent),
             Content::Part(..) => None,
         }
     }
