@@ -28,7 +28,7 @@ const TEST_SECONDS_MAX: u64 = 600;
 const FSTESTS_SECONDS_MAX: u64 = 12 * 3600;
 
 /// Tests that ask for what we do in another way, and why.
-const DIFFERENCES: [(&str, &str); 7] = [
+const DIFFERENCES: [(&str, &str); 6] = [
     (
         "029-send-p-different-mountpoints",
         "wants parents at another mount point of the same file system refused, which restow finds",
