@@ -26,6 +26,7 @@ mod verify;
 mod xattrs;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tree::{
     Describe, Duplicates, Error, FileId, ImageSummary, Inventory, Lost, Output, Parallel, Progress,
@@ -127,8 +128,11 @@ impl<'a> ImageWriter<'a> {
             let written = self.output.reader()?;
             let start = BLOCK_BYTES as u64;
             self.written.compare(&*written, start, self.parallel)?;
-            let written = Box::new(WindowReader::new(written)?);
-            let image = Erofs::open(vec![written as Box<dyn ReadAt>])?;
+            let mut sources: Vec<Box<dyn ReadAt>> = vec![Box::new(WindowReader::new(written)?)];
+            for device in &self.options.devices {
+                sources.push(Box::new(Arc::clone(&device.bytes)));
+            }
+            let image = Erofs::open(sources)?;
             image.keep_decoded(DECODED_BYTES_KEPT);
             verify::tree(&image, &content, &layout, self.parallel)?;
         }
