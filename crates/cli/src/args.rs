@@ -13,6 +13,8 @@ use crate::info::Info;
 use crate::ls::Ls;
 use crate::manifest::Manifest;
 use crate::mount::Mount;
+#[cfg(feature = "remote")]
+use crate::options::RemoteArgs;
 use crate::patch::Patch;
 use crate::plan::Plan;
 use crate::receive::Receive;
@@ -49,10 +51,15 @@ pub(crate) struct Restow {
         conflicts_with = "no_progress"
     )]
     pub(crate) progress: bar::Form,
+
+    #[cfg(feature = "remote")]
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 success; 1 differences or damage found, or something could not be preserved; 2 failure.";
+Exit codes: 0 success; 1 differences or damage found, or something could not be preserved; 2 failure; \
+75 a network or a server failed, and trying again may help.";
 
 const AFTER: &str = "\
 Examples:
@@ -76,6 +83,7 @@ Exit codes:
   0  success
   1  differences (diff) or damage (check) found, or something could not be preserved (copy)
   2  failure, or an invalid command line
+  75 a network or a server failed, and trying again may help
 A closed pipe (as with `| head`) is not an error, except for commands that write an archive or stream.";
 
 #[derive(Debug, Subcommand)]

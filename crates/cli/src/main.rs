@@ -45,6 +45,8 @@ use args::{Command, Restow};
 const FOUND: u8 = 1;
 /// Exit code if the command failed.
 const FAILED: u8 = 2;
+/// Exit code if the command failed, and may not fail again (`EX_TEMPFAIL` of sysexits.h).
+const FAILED_FOR_NOW: u8 = 75;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = mount::arguments(std::env::args_os());
@@ -64,12 +66,16 @@ fn main() -> ExitCode {
         command,
         no_progress,
         progress,
+        #[cfg(feature = "remote")]
+        remote,
     } = Restow::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     bar::show_as(if no_progress {
         bar::Form::None
     } else {
         progress
     });
+    #[cfg(feature = "remote")]
+    options::read_objects(remote);
     let must_write_all = command.must_write_all();
     finish(|| run(&command, &typed), must_write_all, FAILED)
 }
@@ -88,8 +94,10 @@ fn finish(run: impl FnOnce() -> Result<ExitCode>, must_write_all: bool, failed: 
         Ok(code) => code,
         Err(error) if message::is_closed_pipe(&error) && !must_write_all => ExitCode::SUCCESS,
         Err(error) => {
+            let is_temporary = failed == FAILED && message::is_temporary(&error);
+            let code = if is_temporary { FAILED_FOR_NOW } else { failed };
             message::tell(&message::of_error(&in_standard_output(error)));
-            ExitCode::from(failed)
+            ExitCode::from(code)
         }
     }
 }

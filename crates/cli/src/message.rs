@@ -58,6 +58,22 @@ pub(crate) fn is_existing(error: &anyhow::Error) -> bool {
     })
 }
 
+/// Whether trying again may help.
+pub(crate) fn is_temporary(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| match tree_error(cause) {
+        Some(error) => is_temporary_in(error),
+        None => cause.downcast_ref().is_some_and(restow::is_temporary),
+    })
+}
+
+fn is_temporary_in(error: &Error) -> bool {
+    match error {
+        Error::Io(error) => restow::is_temporary(error),
+        Error::File { error, .. } | Error::Part { error, .. } => is_temporary_in(error),
+        _ => false,
+    }
+}
+
 /// Whether the reader of our output closed it, which is not an error where the output is a list.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| match tree_error(cause) {

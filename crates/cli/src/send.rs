@@ -9,6 +9,7 @@ use restow::{ResumedOutput, SendRequest, Sender};
 use tree::Progress;
 
 use crate::bar::Bar;
+use crate::options::open_options;
 use crate::stream::create;
 use crate::{message, text};
 
@@ -91,6 +92,7 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     request.parent.clone_from(&args.parent);
     request.clone_sources.clone_from(&args.clone_sources);
     request.devices.clone_from(&args.device);
+    request.remote = open_options().remote;
     request.one_stream = args.one_stream;
     request.no_data = args.no_data;
     request.version = args.proto;

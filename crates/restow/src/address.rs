@@ -4,13 +4,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use oci::is_image_name;
 
 use crate::error::refuse;
+use crate::object::{is_remote, split};
 use crate::overlay::OverlayLayers;
 use crate::{Result, text};
 
@@ -22,12 +23,24 @@ struct RemotePlace {
     write: &'static str,
 }
 
-const REMOTE_PLACES: [RemotePlace; 4] = [
+const REMOTE_PLACES: [RemotePlace; 6] = [
     RemotePlace {
         start: "s3://",
         noun: "an object of S3",
         read: "`aws s3 cp ADDRESS -` writes it to standard output, for `restow copy - DST`",
         write: "write a file or `-`, and `aws s3 cp` copies it there",
+    },
+    RemotePlace {
+        start: "gs://",
+        noun: "an object of Google Cloud Storage",
+        read: "`gcloud storage cat ADDRESS` writes it to standard output, for `restow copy - DST`",
+        write: "write a file or `-`, and `gcloud storage cp` copies it there",
+    },
+    RemotePlace {
+        start: "az://",
+        noun: "a blob of Azure",
+        read: "`az storage blob download` writes it to a file",
+        write: "write a file, and `az storage blob upload` copies it there",
     },
     RemotePlace {
         start: "docker://",
@@ -148,7 +161,9 @@ impl Address {
     /// a file other than a directory before it. `oci:`, `oci-archive:` and `docker-archive:` at the
     /// beginning come before that; the last file or directory before a colon then counts. So do
     /// `overlay:` and `overlay,userxattr:`, with the addresses of layers of overlayfs between
-    /// colons, the lowest first.
+    /// colons, the lowest first. Objects of other machines, where they are read, come before all:
+    /// `s3://BUCKET/NAME:SUBVOLUME` is split at the last colon behind the bucket, and a colon in a
+    /// name is written `%3A`.
     ///
     /// # Errors
     /// The address has a colon, and names nothing in either way.
@@ -161,6 +176,14 @@ impl Address {
             overlay: None,
         };
         let bytes = typed.as_os_str().as_bytes();
+        if is_remote(bytes) {
+            let (path, part) = split(bytes);
+            return Ok(Address {
+                path: OsString::from_vec(path).into(),
+                subvolume: part.map(OsString::from_vec),
+                ..whole
+            });
+        }
         if !bytes.contains(&b':') || may_exist(typed) {
             return Ok(whole);
         }
@@ -211,6 +234,11 @@ impl Address {
         }
     }
 
+    /// Whether it names an object of another machine.
+    pub fn is_object(&self) -> bool {
+        is_remote(self.path.as_os_str().as_bytes())
+    }
+
     /// Whether it names a container image by a word.
     pub fn is_container_image(&self) -> bool {
         matches!(self.image, ImageName::Named(..))
@@ -257,7 +285,8 @@ impl Address {
         if ImageStore::of(bytes).is_some() || OverlayLayers::is_named(bytes) {
             Address::of(address)?.refuse_container_image()?;
         }
-        if let Some(place) = RemotePlace::of(address).filter(|_| !may_exist(address)) {
+        let is_read = |_: &&RemotePlace| !is_remote(bytes) && !may_exist(address);
+        if let Some(place) = RemotePlace::of(address).filter(is_read) {
             let (noun, read) = (place.noun, place.read);
             let name = text::of_host_path(address, "-");
             refuse!("{name} is {noun}, which restow does not read: {read}");
@@ -314,6 +343,14 @@ fn refuse_to_write(address: &Path, noun: &str, write: &str) -> Result<()> {
 /// The path and the name of an image: the longest path that exists, otherwise up to the first
 /// colon.
 fn image_of(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
+    if is_remote(rest) {
+        return match split(rest) {
+            (path, Some(_)) if rest.starts_with(&path) => {
+                (&rest[..path.len()], Some(&rest[path.len() + 1..]))
+            }
+            _ => (rest, None),
+        };
+    }
     let exists = |path: &[u8]| fs::metadata(Path::new(OsStr::from_bytes(path))).is_ok();
     if exists(rest) {
         return (rest, None);
@@ -348,6 +385,9 @@ fn may_exist(path: &Path) -> bool {
 
 /// Whether two paths lead to one file.
 pub fn is_same_file(first: &Path, second: &Path) -> bool {
+    if is_remote(first.as_os_str().as_bytes()) {
+        return first == second;
+    }
     let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
     matches!((identity(first), identity(second)), (Ok(first), Ok(second)) if first == second)
 }

@@ -183,7 +183,7 @@ pub fn verify_image(
     let Some(root) = &options.verity else {
         refuse!("no root hash");
     };
-    let mut input = Input::open(image)?;
+    let mut input = Input::open_with(image, &options.remote)?;
     input.open_disk_file(options)?;
     let verified = verified(&input, options.image_at, root)?;
     Ok(verified.verify(parallel, progress)?)

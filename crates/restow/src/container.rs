@@ -2,7 +2,9 @@
 
 use std::fs::Metadata;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use btrfs::{Btrfs, SUPERBLOCK_PLACES, Superblock};
@@ -15,6 +17,7 @@ use tree::{HostDir, Limits, ReadAt};
 use crate::disk_file::{DiskFile, DiskFormat};
 use crate::error::{During, refuse};
 use crate::index::check_indexed;
+use crate::object::is_remote;
 use crate::partitions::{self, Partition};
 use crate::verity::VerifiedImage;
 use crate::{Error, ImageAt, Input, OpenOptions, Result, VerityRoot, foreign, text};
@@ -33,7 +36,7 @@ const EROFS_MAGIC_AT: usize = 1024;
 
 /// Where the first label of a device of ZFS has its uberblocks, each at a multiple of 1 KiB, and
 /// the number that each begins with, in the byte order of its machine.
-const ZFS_BYTES: std::ops::Range<usize> = 128 << 10..256 << 10;
+const ZFS_BYTES: Range<usize> = 128 << 10..256 << 10;
 const ZFS_MAGIC: u64 = 0x00ba_b10c;
 
 /// A container, open and not yet read.
@@ -115,7 +118,7 @@ impl ImageRange {
         }
         let mut devices = Vec::new();
         for device in &options.devices {
-            let bytes = device_bytes(device).during(|| opening(device))?;
+            let bytes = device_bytes(device, options).during(|| opening(device))?;
             devices.push((device.clone(), bytes));
         }
         let further = devices
@@ -139,7 +142,8 @@ impl ImageRange {
         }
         let mut images: Vec<Box<dyn ReadAt>> = vec![Box::new(self)];
         for device in &options.devices {
-            images.push(Box::new(device_bytes(device).during(|| opening(device))?));
+            let bytes = device_bytes(device, options).during(|| opening(device))?;
+            images.push(Box::new(bytes));
         }
         Ok(images)
     }
@@ -166,6 +170,12 @@ impl ReadAt for ImageRange {
         (self.bytes).read_exact_at(buf, at.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        let place = |at: u64| self.at.saturating_add(at.min(self.len));
+        let ranges = ranges.iter().map(|it| place(it.start)..place(it.end));
+        self.bytes.will_read(&ranges.collect::<Vec<_>>());
+    }
+
     fn size(&self) -> io::Result<u64> {
         Ok(self.len)
     }
@@ -177,7 +187,7 @@ impl Container {
     /// # Errors
     /// It cannot be opened or read, or it holds nothing that restow can read.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Container> {
-        if path != Path::new("-") {
+        if path != Path::new("-") && !is_remote(path.as_os_str().as_bytes()) {
             match HostDir::open(path) {
                 Ok(_) if options.verity.is_some() => {
                     refuse!("a directory, and --root-hash is for images");
@@ -187,7 +197,7 @@ impl Container {
                 Err(error) => return Err(error.into()),
             }
         }
-        Container::of(Input::open(path)?, options)
+        Container::of(Input::open_with(path, &options.remote)?, options)
     }
 
     /// Recognises the format of an input. Of the options, only the place of an image and its root
@@ -210,6 +220,7 @@ impl Container {
         if let (Some(bytes), Some(disk)) = (&bytes, input.disk_file()) {
             return on_disk(&input, bytes, &start, disk);
         }
+        let origin = input.origin();
         let image = |at| match &bytes {
             Some(bytes) => Ok(Some(ImageRange::of(&input, bytes, at, u64::MAX)?)),
             None => Ok::<_, Error>(None),
@@ -217,15 +228,15 @@ impl Container {
         match Magic::of(&start) {
             Magic::Squashfs => match image(0)? {
                 Some(image) => Ok(Container::Squashfs(image)),
-                None => refuse!("a SquashFS image from a pipe; save it to a file first"),
+                None => refuse!("a SquashFS image from {origin}; save it to a file first"),
             },
             Magic::Btrfs => match image(0)? {
                 Some(image) => Ok(Container::Btrfs(image)),
-                None => refuse!("a btrfs image from a pipe; save it to a file first"),
+                None => refuse!("a btrfs image from {origin}; save it to a file first"),
             },
             Magic::Erofs => match image(0)? {
                 Some(image) => Ok(Container::Erofs(image)),
-                None => refuse!("an EROFS image from a pipe; save it to a file first"),
+                None => refuse!("an EROFS image from {origin}; save it to a file first"),
             },
             Magic::SendStream => Ok(Container::SendStream(input)),
             Magic::Tar => Ok(Container::Tar(input, None)),
@@ -481,8 +492,8 @@ fn search_sectors(
 }
 
 /// The bytes of a further device: of a file, or of the disk in a disk file.
-pub(crate) fn device_bytes(device: &Path) -> Result<Arc<dyn ReadAt>> {
-    let mut input = Input::open(device)?;
+pub(crate) fn device_bytes(device: &Path, options: &OpenOptions) -> Result<Arc<dyn ReadAt>> {
+    let mut input = Input::open_with(device, &options.remote)?;
     input.open_disk_file(&OpenOptions::default())?;
     match input.seekable() {
         Some(bytes) => Ok(Arc::clone(bytes)),
@@ -563,14 +574,14 @@ fn has_btrfs_superblock(file: &dyn ReadAt) -> Result<bool> {
     Ok(false)
 }
 
-/// Checks that each of these images is one of the devices of one of these file systems.
+/// Checks that each of the further devices of the options is one of one of these file systems.
 ///
 /// # Errors
 /// It is not, or it cannot be read.
-pub fn check_devices(images: &[PathBuf], all: &[Arc<Btrfs>]) -> Result<()> {
-    for image in images {
+pub fn check_devices(options: &OpenOptions, all: &[Arc<Btrfs>]) -> Result<()> {
+    for image in &options.devices {
         let name = || opening(image);
-        let file = device_bytes(image).during(name)?;
+        let file = device_bytes(image, options).during(name)?;
         let device = Superblock::read(&file).during(name)?.device;
         let is_of = |btrfs: &Arc<Btrfs>| {
             let is_listed = btrfs

@@ -1,7 +1,9 @@
 //! Formats that restow does not read, and the programs that do.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::object::is_remote;
 use crate::text;
 
 /// Bytes of the beginning of a file that tell formats apart.
@@ -166,6 +168,7 @@ pub(crate) fn hint(start: &[u8], path: &Path) -> Option<String> {
     Some(match reader {
         ForeignReader::Pipe(command) => {
             let is_named = path != Path::new("-");
+            let is_named = is_named && !is_remote(path.as_os_str().as_bytes());
             let file = is_named.then(|| text::quoted(path.as_os_str()));
             let file = file.as_deref().unwrap_or("FILE");
             format!("{noun}; pipe its content into restow: `{command}{file} | restow copy - DST`")

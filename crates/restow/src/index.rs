@@ -205,7 +205,7 @@ fn open(
         .chain(devices)
         .cloned()
         .collect();
-    let bytes = paths.iter().map(|path| device_bytes(path));
+    let bytes = paths.iter().map(|path| device_bytes(path, &options));
     let bytes = bytes.collect::<Result<Vec<_>>>()?;
     let source = SourceTree::open(address, &options)?;
     let subvolume = match (source.subvolume(), format) {

@@ -3,6 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Cursor, Read};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tree::{Corrupt, Limits, ReadAt, Seekable, SequentialReader};
 
 use crate::disk_file::{DiskFile, DiskFormat};
 use crate::error::{During, refuse};
+use crate::object::{self, RemoteOptions};
 use crate::{Error, OpenOptions, Result, text};
 
 /// The bytes that hold a container: a file, a block device, a pipe, or memory.
@@ -30,11 +32,30 @@ enum InputBytes {
 }
 
 impl Input {
-    /// Opens a file, block device or pipe; `-` is standard input.
+    /// As [`Input::open`], with options for objects.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open_with(path: &Path, options: &RemoteOptions) -> io::Result<Input> {
+        match object::open(path, options)? {
+            Some(input) => Ok(Input {
+                path: path.to_owned(),
+                ..input
+            }),
+            None => Input::open_file(path),
+        }
+    }
+
+    /// Opens a file, block device or pipe; `-` is standard input. Where they are built in, `https:`,
+    /// `s3:`, `gs:` and `az:` are objects, read without credentials.
     ///
     /// # Errors
     /// It cannot be opened.
     pub fn open(path: &Path) -> io::Result<Input> {
+        Input::open_with(path, &RemoteOptions::default())
+    }
+
+    fn open_file(path: &Path) -> io::Result<Input> {
         let mut file = if path == Path::new("-") {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
@@ -107,6 +128,15 @@ impl Input {
         text::of_host_path(&self.path, "standard input")
     }
 
+    /// Where bytes come from that can be read only once.
+    pub(crate) fn origin(&self) -> &'static str {
+        if object::is_remote(self.path.as_os_str().as_bytes()) {
+            "a server that ignores ranges"
+        } else {
+            "a pipe"
+        }
+    }
+
     /// The metadata of a file of this machine.
     pub fn metadata(&self) -> Option<&Metadata> {
         self.metadata.as_ref()
@@ -144,7 +174,11 @@ impl Input {
             return Ok(());
         };
         let Some(file) = self.seekable() else {
-            refuse!("{} from a pipe; save it to a file first", format.noun());
+            refuse!(
+                "{} from {}; save it to a file first",
+                format.noun(),
+                self.origin()
+            );
         };
         let disk = Arc::new(DiskFile::open(format, file, &self.path, options)?);
         self.bytes = InputBytes::Seekable(Arc::<DiskFile>::clone(&disk));

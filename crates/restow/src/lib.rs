@@ -16,6 +16,7 @@ mod index;
 pub mod info;
 mod input;
 mod joined;
+mod object;
 mod open_options;
 mod overlay;
 mod partitions;
@@ -51,6 +52,9 @@ pub use disk_file::{DiskFile, DiskLayer};
 pub use error::{Error, Result};
 pub use index::index;
 pub use input::Input;
+#[cfg(feature = "remote")]
+pub use object::Surroundings;
+pub use object::{RemoteOptions, is_temporary, without_secrets};
 pub use open_options::{ImageAt, OpenOptions, VerityRoot};
 pub use partitions::Partition;
 pub use receive::{

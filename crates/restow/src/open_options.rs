@@ -7,6 +7,8 @@ use oci::Platform;
 use tree::edit::Stats;
 use tree::{HostDir, setters};
 
+use crate::RemoteOptions;
+
 /// Which part of a source is read, and how. An option for another format than that of the source
 /// has no effect.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ pub struct OpenOptions {
     /// Tar: leave out members that cannot be read, and say which in [`crate::SourceTree::lost`].
     /// btrfs: show files whose directories are lost in `lost+found`.
     pub skip_damaged: bool,
+    /// Objects of other machines: how they are read.
+    pub remote: RemoteOptions,
     /// The directory for unnamed files with the content of pipes and of compressed archives: a
     /// place for large files.
     pub spool_dir: PathBuf,
@@ -84,6 +88,7 @@ impl Default for OpenOptions {
             ignore_zeros: false,
             implied_dirs: Stats::default(),
             skip_damaged: false,
+            remote: RemoteOptions::default(),
             spool_dir: "/var/tmp".into(),
         }
     }
@@ -109,6 +114,7 @@ setters!(OpenOptions {
     ignore_zeros: bool,
     implied_dirs: Stats,
     skip_damaged: bool,
+    remote: RemoteOptions,
     spool_dir: impl Into<PathBuf>,
 });
 

@@ -22,8 +22,8 @@ pub(crate) fn open(
     let mut replay = Replay::new();
     for base in &options.base {
         let mut open = || -> Result<()> {
-            let Container::SendStream(stream) = Container::open(base, &OpenOptions::default())?
-            else {
+            let open = OpenOptions::default().remote(options.remote.clone());
+            let Container::SendStream(stream) = Container::open(base, &open)? else {
                 refuse!("not a send stream");
             };
             replay.add(stream.into_bytes(&options.spool_dir)?)?;

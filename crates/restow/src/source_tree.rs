@@ -17,6 +17,7 @@ use crate::address::ImageName;
 use crate::container_image::{self, ContainerImage};
 use crate::error::{During, refuse};
 use crate::input::OpenedTar;
+use crate::object::is_of_object;
 use crate::open_options::MountPoints;
 use crate::overlay::{OverlayLayers, reads_trusted_attributes};
 use crate::{
@@ -102,7 +103,7 @@ impl SourceTree {
         let images = both.iter().filter_map(SourceTree::btrfs);
         let images: Vec<Arc<Btrfs>> = images.map(Arc::clone).collect();
         if !images.is_empty() {
-            check_devices(&options.devices, &images)?;
+            check_devices(options, &images)?;
         }
         Ok(both)
     }
@@ -582,7 +583,10 @@ impl SourceTree {
         };
         let operation = format!("{verb} {}", self.path_name(&path));
         let can_be_skipped = verb == "read" && !path.is_empty();
-        let is_of_file = matches!(*error, tree::Error::Io(_) | tree::Error::Corrupt(_));
+        let is_of_file = match &*error {
+            tree::Error::Io(error) => !is_of_object(error),
+            error => matches!(error, tree::Error::Corrupt(_)),
+        };
         let error = *error;
         if can_be_skipped && is_of_file {
             Error::UnreadableFile { operation, error }

@@ -8,6 +8,8 @@ use std::path::Path;
 use tree::FileKind;
 use tree::json::is_invisible;
 
+use crate::object;
+
 /// A path in a tree; the root is `.`.
 pub fn of_path(path: &[u8]) -> String {
     if path.is_empty() {
@@ -21,6 +23,8 @@ pub fn of_path(path: &[u8]) -> String {
 pub fn of_host_path(path: &Path, dash: &str) -> String {
     if path == Path::new("-") {
         dash.into()
+    } else if let Some(address) = object::redacted(path) {
+        of_name(address.as_bytes())
     } else {
         of_name(path.as_os_str().as_bytes())
     }

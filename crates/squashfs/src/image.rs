@@ -9,6 +9,7 @@
     )
 )]
 
+use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codec::Decoder;
@@ -25,6 +26,9 @@ const METADATA_SLOTS: (usize, usize) = (16, 16);
 const DATA_BYTES_KEPT: usize = 4 << 20;
 /// Minimum number of data blocks in the cache.
 const DATA_SLOTS_MIN: usize = 8;
+
+/// Bytes of tables that are asked for when an image is opened.
+const TABLES_AHEAD_MAX: u64 = 8 << 20;
 
 /// A decoded metadata block.
 pub(crate) struct MetadataBlock {
@@ -109,6 +113,13 @@ impl Image {
             }
             parsed => parsed?,
         };
+        // All tables at once, if that is not much for those who want one file.
+        let tables = superblock.inode_table..superblock.bytes_used;
+        if tables.end.saturating_sub(tables.start) <= TABLES_AHEAD_MAX {
+            let place = |at: u64| at.saturating_add(base);
+            let tables = place(tables.start)..place(tables.end);
+            source.will_read(slice::from_ref(&tables));
+        }
         let bytes_min = to_usize(superblock.block_bytes).saturating_mul(DATA_SLOTS_MIN);
         Ok(Image {
             source,

@@ -19,6 +19,7 @@ mod kernel_log;
 mod memory_fs;
 mod mount;
 mod nasty;
+mod range_server;
 mod rng;
 mod squashfs;
 mod temp;
@@ -42,6 +43,7 @@ pub use kernel_log::KernelLog;
 pub use memory_fs::MemoryFs;
 pub use mount::{Access, BackingFile, FsType, LoopDevice, Mount};
 pub use nasty::{NASTY_SPARSE_BYTES, nasty_tree};
+pub use range_server::{Manner, RangeServer};
 pub use rng::{Rng, cases};
 pub use squashfs::{
     Edit, Encode, Part, RawImage, RawKind, RawNode, RawSquashfs, RawXattr, Vector, sample_tree,

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -18,6 +19,10 @@ pub trait ReadAt: Send + Sync {
     /// # Errors
     /// The medium's error.
     fn size(&self) -> io::Result<u64>;
+
+    /// Says that these bytes will be read soon, for a medium that many small reads would keep
+    /// waiting: an object of another machine. Others ignore it.
+    fn will_read(&self, _ranges: &[Range<u64>]) {}
 
     /// How many bytes may as well be read where fewer are wanted, because those behind them are
     /// near: less than a mebibyte if each has to be decoded.
@@ -81,6 +86,10 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
 
     fn size(&self) -> io::Result<u64> {
         (**self).size()
+    }
+
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        (**self).will_read(ranges);
     }
 
     fn window_bytes(&self) -> usize {

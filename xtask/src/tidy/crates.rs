@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "plan",
         &["btrfs", "codec", "erofs", "sendstream", "squashfs", "tree"],
     ),
+    ("remote", &["tree"]),
     ("report", &[]),
     (
         "restow",
@@ -35,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "linux",
             "oci",
             "plan",
+            "remote",
             "sendstream",
             "squashfs",
             "tree",

@@ -337,7 +337,9 @@ impl Copy {
         options.duplicates = !self.image.no_duplicates;
         options.verify = self.image.verify();
         options.verity = self.image.verity();
-        options.spool_dir = open_options().spool_dir;
+        let open = open_options();
+        options.spool_dir = open.spool_dir;
+        options.remote = open.remote;
         match format {
             Format::Squashfs => self.squashfs.set(&self.image, &mut options)?,
             Format::Btrfs => self.btrfs.set(&self.image, &mut options)?,

@@ -163,10 +163,13 @@ fn open_further(args: &Copy, path: &Path, source: &SourceArgs) -> Result<SourceT
     Ok(source)
 }
 
-/// `SRC2` or `SRC2=PATH`, taken apart at the last `=`, unless there is a file with the whole name.
+/// `SRC2` or `SRC2=PATH`, taken apart at the last `=`, unless there is a file with the whole name,
+/// or it is in the query of an object.
 fn split(words: &OsString) -> (PathBuf, &[u8]) {
     let bytes = words.as_bytes();
     let equals = bytes.iter().rposition(|&byte| byte == b'=');
+    let is_web = bytes.starts_with(b"https://") || bytes.starts_with(b"http://");
+    let equals = equals.filter(|&at| !is_web || !bytes[..at].contains(&b'?'));
     match equals {
         Some(at) if !Path::new(words).exists() => {
             let source = OsStr::from_bytes(&bytes[..at]);

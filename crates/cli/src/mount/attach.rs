@@ -1,7 +1,7 @@
 //! Attaching the device to the mount point: by mount(2), or through `fusermount3` without
 //! privilege.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -272,5 +272,5 @@ pub(crate) fn unmount(point: &Path, is_lazy: bool) -> Result<()> {
 /// The name that `/proc/mounts` shows for a source.
 pub(super) fn shown_name(source: &OsStr, options: &MountOptions) -> Vec<u8> {
     let name = (options.fsname.as_deref()).unwrap_or(source.as_bytes());
-    OsString::from(OsStr::from_bytes(name)).as_bytes().to_vec()
+    restow::without_secrets(name)
 }

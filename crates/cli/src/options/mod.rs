@@ -10,6 +10,8 @@ mod image;
 mod moment;
 mod owner;
 mod quiet;
+#[cfg(feature = "remote")]
+mod remote;
 mod rescue;
 mod source;
 mod squashfs;
@@ -25,6 +27,8 @@ pub(crate) use erofs::{ErofsArgs, erofs_settings};
 pub(crate) use image::{ImageArgs, epoch};
 pub(crate) use owner::{group, user};
 pub(crate) use quiet::{QuietArgs, SilentArgs};
+#[cfg(feature = "remote")]
+pub(crate) use remote::{RemoteArgs, read_objects};
 pub(crate) use rescue::RescueArgs;
 pub(crate) use source::{
     ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, image_at, only_one_is_standard_input,

@@ -30,6 +30,10 @@ those of the table of contents and of each file). \
 A name follows a colon if there are several, as in `oci:images:app`. Archives of `docker save`, `podman save` and skopeo are \
 recognised by their content; `app.tar:/` is the archive itself.
 
+https://SERVER/PATH, s3://BUCKET/NAME, gs://BUCKET/NAME and az://CONTAINER/NAME are read where they are, with the \
+credentials of each cloud's own variables and files; a subvolume or directory follows the last colon, and a colon in a name is \
+written %3A.
+
 An image, or the disk with the partition that --image-at names, can be in a disk file of a virtual machine: qcow2, VMDK, VHDX or VHD.
 
 overlay:LOWER:UPPER is the tree that a mount of overlayfs shows of these layers, the lowest first; each is a source, with `\\:` \
@@ -199,6 +203,10 @@ pub(crate) fn open_options() -> OpenOptions {
     let mut options = OpenOptions::default();
     if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
         options.spool_dir = dir.into();
+    }
+    #[cfg(feature = "remote")]
+    {
+        options.remote = super::remote::remote_options();
     }
     options
 }

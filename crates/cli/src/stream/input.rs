@@ -10,6 +10,7 @@ use restow::{Address, Input};
 use tree::{Error, Output, Progress, Sha256};
 
 use crate::bar::Bar;
+use crate::options::open_options;
 use crate::text;
 
 /// Opens the file with this name; `-` is standard input. The bar learns how large it is.
@@ -21,7 +22,8 @@ pub(crate) fn open(path: &Path, bar: &Bar) -> Result<Input> {
         bail!("standard input is a terminal; name a file, or pipe a stream into it");
     }
     Address::refuse_remote_source(path)?;
-    let input = Input::open(path).with_context(|| format!("open {}", name(path)))?;
+    let input = Input::open_with(path, &open_options().remote)
+        .with_context(|| format!("open {}", name(path)))?;
     let file = input.metadata().filter(|file| file.is_file());
     bar.expect(None, file.map(std::fs::Metadata::len));
     Ok(input)

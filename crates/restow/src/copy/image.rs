@@ -216,6 +216,7 @@ fn open_base(job: &CopyJob<'_>) -> Result<Option<(ImageLayout, OpenedImage)>> {
     }
     let open = OpenOptions {
         platform: options.platform.clone(),
+        remote: job.options.remote.clone(),
         spool_dir: job.options.spool_dir.clone(),
         ..OpenOptions::default()
     };

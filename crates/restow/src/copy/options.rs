@@ -15,7 +15,7 @@ use tree::{
 };
 
 use super::format::Format;
-use crate::{Error, Result, VerityOptions, text};
+use crate::{Error, RemoteOptions, Result, VerityOptions, text};
 
 /// How a tree is copied. Options for another format than that of the destination have no effect.
 #[derive(Debug)]
@@ -90,6 +90,8 @@ pub struct CopyOptions {
     pub stream: StreamOptions,
     /// Container images: the options of the format.
     pub image: ImageOptions,
+    /// How objects of other machines are read, such as the image to reuse.
+    pub remote: RemoteOptions,
     /// The directory for unnamed files with the content of an archive that is reused.
     pub spool_dir: PathBuf,
 }
@@ -185,6 +187,7 @@ impl Default for CopyOptions {
             attributes: Vec::new(),
             stream: StreamOptions::default(),
             image: ImageOptions::default(),
+            remote: RemoteOptions::default(),
             spool_dir: "/var/tmp".into(),
         }
     }
@@ -223,6 +226,7 @@ setters!(CopyOptions {
     attributes: Vec<(Vec<u8>, FileAttributes)>,
     stream: StreamOptions,
     image: ImageOptions,
+    remote: RemoteOptions,
     spool_dir: impl Into<PathBuf>,
 });
 

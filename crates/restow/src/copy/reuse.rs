@@ -29,7 +29,9 @@ fn open(
     };
     let name = text::of_host_path(path, "standard input");
     let address = Address::of(path)?;
-    fs::metadata(&address.path).during(|| format!("open {name}"))?;
+    if !address.is_object() {
+        fs::metadata(&address.path).during(|| format!("open {name}"))?;
+    }
     let is_device = fs::metadata(job.dst).is_ok_and(|dst| dst.file_type().is_block_device());
     if is_device && is_same_file(&address.path, job.dst) {
         refuse!(
@@ -40,6 +42,7 @@ fn open(
         let options = OpenOptions {
             top_level: true,
             image_at,
+            remote: job.options.remote.clone(),
             spool_dir: job.options.spool_dir.clone(),
             ..OpenOptions::default()
         };

@@ -237,6 +237,7 @@ fn first_stream(input: Input, spool_dir: &Path) -> Result<Arc<dyn ReadAt>> {
 
 impl ImageTarget {
     fn open(typed: &Path) -> Result<ImageTarget> {
+        Address::refuse_remote_destination(typed)?;
         let address = Address::of(typed)?;
         address.refuse_container_image()?;
         let shown = text::of_host_path(&address.path, "-");

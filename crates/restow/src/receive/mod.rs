@@ -124,6 +124,7 @@ impl ReceiveTarget {
     /// # Errors
     /// The path cannot be opened, or only root can make subvolumes there.
     pub fn of(path: &Path) -> Result<ReceiveTarget> {
+        Address::refuse_remote_destination(path)?;
         let address = Address::of(path)?;
         address.refuse_container_image()?;
         if std::fs::metadata(&address.path).is_ok_and(|it| !it.is_dir()) {

@@ -103,7 +103,7 @@ impl ImageSender {
         let mut images = OpenImages::default();
         let mut open = |verb: &str, typed: &PathBuf| {
             let name = || format!("{verb} {}", text::of_host_path(typed, "standard input"));
-            open_subvolume(typed, &request.devices, &mut images).during(name)
+            open_subvolume(typed, request, &mut images).during(name)
         };
         let subvolumes = request.subvolumes.iter();
         let subvolumes = subvolumes.map(|typed| open("send", typed));
@@ -263,20 +263,21 @@ pub(super) fn version(request: &SendRequest) -> Result<Version> {
 
 impl OpenImages {
     /// Opens an image, or takes it if it is open.
-    fn open(&mut self, path: &Path, devices: &[PathBuf]) -> Result<Arc<Btrfs>> {
+    fn open(&mut self, path: &Path, request: &SendRequest) -> Result<Arc<Btrfs>> {
         if let Some((_, btrfs)) = self.0.iter().find(|(open, _)| is_same_file(open, path)) {
             return Ok(Arc::clone(btrfs));
         }
-        let file = match Container::open(path, &OpenOptions::default())? {
+        let options = OpenOptions {
+            devices: request.devices.clone(),
+            remote: request.remote.clone(),
+            ..OpenOptions::default()
+        };
+        let file = match Container::open(path, &options)? {
             Container::Btrfs(file) => file,
             Container::Directory(_) => {
                 refuse!("a directory, while the subvolume to send is in an image")
             }
             other => refuse!("{} has no subvolumes to send", other.noun()),
-        };
-        let options = OpenOptions {
-            devices: devices.to_vec(),
-            ..OpenOptions::default()
         };
         let btrfs = file.open_btrfs(&options)?;
         self.0.push((path.to_owned(), Arc::clone(&btrfs)));
@@ -287,12 +288,12 @@ impl OpenImages {
 /// Opens a subvolume, if it can be sent.
 fn open_subvolume(
     typed: &Path,
-    devices: &[PathBuf],
+    request: &SendRequest,
     images: &mut OpenImages,
 ) -> Result<ImageSubvolume> {
     let address = Address::of(typed)?;
     address.refuse_container_image()?;
-    let btrfs = images.open(&address.path, devices)?;
+    let btrfs = images.open(&address.path, request)?;
     let wanted = address.subvolume.as_ref();
     let wanted = wanted.ok_or_else(|| Error::refused("name a subvolume, as in IMAGE:SUBVOL"))?;
     let id = find_subvolume(&btrfs, wanted, &address.path)?;

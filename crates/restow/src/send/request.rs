@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use tree::setters;
 
+use crate::RemoteOptions;
+
 /// The subvolumes to send, those that the receiver has, and the form of the stream.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -17,6 +19,8 @@ pub struct SendRequest {
     pub clone_sources: Vec<PathBuf>,
     /// Images: the other devices of the file system.
     pub devices: Vec<PathBuf>,
+    /// Images: how objects of other machines are read.
+    pub remote: RemoteOptions,
     /// Write one stream with all subvolumes, instead of one for each.
     pub one_stream: bool,
     /// Leave out the data of files. Such a stream cannot be received.
@@ -32,6 +36,7 @@ setters!(SendRequest {
     parent: Option<PathBuf>,
     clone_sources: Vec<PathBuf>,
     devices: Vec<PathBuf>,
+    remote: RemoteOptions,
     one_stream: bool,
     no_data: bool,
     version: Option<u32>,
