@@ -52,7 +52,7 @@ pub(crate) fn anchors(content: &[u8]) -> Vec<Anchor> {
 
 /// Where the content of a file has anchors: 12 bytes for each, sorted by key.
 #[derive(Default)]
-pub(crate) struct Index {
+pub(crate) struct AnchorIndex {
     entries: Vec<Entry>,
     /// Where the keys begin whose upper 16 bits are that number.
     starts: Vec<u32>,
@@ -66,7 +66,7 @@ pub(crate) struct Entry {
     pub(crate) offset: u32,
 }
 
-impl Index {
+impl AnchorIndex {
     pub(crate) fn add(&mut self, segment: u32, anchors: &[Anchor]) {
         self.entries.extend(anchors.iter().map(|anchor| Entry {
             key: anchor.key,
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn shifted_content_has_the_same_anchors() {
         let content = Rng::new(3).bytes(200_000);
-        let mut index = Index::default();
+        let mut index = AnchorIndex::default();
         index.add(7, &anchors(&content));
         index.sort();
         let shifted = [b"in front", &content[50_000..]].concat();

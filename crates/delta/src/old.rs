@@ -6,7 +6,7 @@ use tree::{Parallel, Progress, ReadAt, Result, ordered, to_u64, to_usize};
 use xxhash::xxh64;
 
 use crate::format::Source;
-use crate::index::{Anchor, Index, anchors};
+use crate::index::{Anchor, AnchorIndex, anchors};
 use crate::scan::{Segment, SegmentKind, scan};
 
 /// Copies of plain bytes are at least this long; shorter repeats are left to zstd.
@@ -29,7 +29,7 @@ pub(crate) struct OldFile<'a> {
     segments: Vec<Segment>,
     /// The hashes of stored frames, sorted, and their segments.
     frames: Vec<(u64, u32)>,
-    index: Index,
+    index: AnchorIndex,
     /// Segments that may be tables.
     tables: Vec<u32>,
 }
@@ -87,7 +87,7 @@ impl<'a> OldFile<'a> {
     ) -> Result<OldFile<'a>> {
         let size = file.size()?;
         let (segments, sha256) = scan(file, size)?;
-        let mut index = Index::default();
+        let mut index = AnchorIndex::default();
         let mut frames = Vec::new();
         let jobs = (0u32..).zip(&segments);
         let jobs = jobs.filter(|(_, segment)| segment.kind != SegmentKind::Zeros);

@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tree::ReadAt;
 
-use crate::RemoteOptions;
 use crate::error::{Fault, RemoteError};
 use crate::object::{Object, START_BYTES};
+use crate::options::RemoteOptions;
 
 /// The unit of the cache.
 const BLOCK_BYTES: u64 = 64 << 10;
@@ -34,7 +34,7 @@ struct State {
     blocks: HashMap<u64, Block>,
     /// The blocks that are there, in the order in which they are looked at to evict one.
     clock: VecDeque<u64>,
-    runs: VecDeque<Run>,
+    runs: VecDeque<ReadAhead>,
     /// Why nothing more can be read.
     end: Option<RemoteError>,
 }
@@ -49,7 +49,7 @@ enum Block {
 }
 
 /// Blocks that are read in order.
-struct Run {
+struct ReadAhead {
     next: u64,
     /// Blocks that were fetched for it.
     fetched: u64,
@@ -73,7 +73,7 @@ impl RemoteFile {
                 state.add(number, bytes.into());
             }
         }
-        state.runs.push_back(Run {
+        state.runs.push_back(ReadAhead {
             next: START_BYTES / BLOCK_BYTES,
             fetched: START_BYTES / BLOCK_BYTES,
         });
@@ -212,7 +212,7 @@ impl State {
         if self.runs.len() == RUNS_MAX {
             self.runs.pop_front();
         }
-        self.runs.push_back(Run {
+        self.runs.push_back(ReadAhead {
             next: range.end,
             fetched: fetched + (range.end - range.start),
         });
@@ -220,7 +220,7 @@ impl State {
     }
 }
 
-impl Run {
+impl ReadAhead {
     fn is_continued_at(&self, number: u64) -> bool {
         (self.next..self.next + GAP_BLOCKS).contains(&number)
     }
@@ -267,7 +267,7 @@ impl ReadAt for RemoteFile {
         for range in wanted {
             match joined.last_mut() {
                 Some(last) if range.start <= last.end + GAP_BLOCKS => {
-                    last.end = last.end.max(range.end)
+                    last.end = last.end.max(range.end);
                 }
                 _ => joined.push(range),
             }

@@ -10,8 +10,8 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, http::HeaderMap, http::Response};
 
 use crate::error::{Fault, RemoteError};
+use crate::options::{RemoteOptions, Surroundings};
 use crate::url::Url;
-use crate::{RemoteOptions, Surroundings};
 
 /// How long a connection may take.
 const CONNECT_TIME: Duration = Duration::from_secs(15);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use ureq::Body;
 
-use crate::RemoteOptions;
 use crate::access::{Access, element};
 use crate::error::{Fault, RemoteError};
 use crate::http::{Head, Headers, Http, of_status, of_ureq, text};
+use crate::options::RemoteOptions;
 use crate::url::Url;
 
 /// Bytes of the first request: enough to recognise every format.

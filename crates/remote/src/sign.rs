@@ -169,8 +169,8 @@ mod tests {
         assert_eq!(hexadecimal(&hmac(&[0xaa; 131], message)), expected);
     }
 
-    /// The example "GET Object" in "Signature Calculations for the Authorization Header" of Amazon's
-    /// S3 API Reference.
+    /// The example "GET Object" in "Signature Calculations for the Authorization Header" of
+    /// Amazon's S3 API Reference.
     #[test]
     fn signature_of_s3_is_that_of_its_documentation() {
         let key = S3Key {

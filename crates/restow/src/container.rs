@@ -16,7 +16,7 @@ use tree::{HostDir, Limits, ReadAt};
 
 use crate::disk_file::{DiskFile, DiskFormat};
 use crate::error::{During, refuse};
-use crate::index::check_indexed;
+use crate::indexed::check_indexed;
 use crate::object::is_remote;
 use crate::partitions::{self, Partition};
 use crate::verity::VerifiedImage;

@@ -37,7 +37,7 @@ impl Input {
     /// # Errors
     /// It cannot be opened.
     pub fn open_with(path: &Path, options: &RemoteOptions) -> io::Result<Input> {
-        match object::open(path, options)? {
+        match open_object(path, options)? {
             Some(input) => Ok(Input {
                 path: path.to_owned(),
                 ..input
@@ -46,8 +46,8 @@ impl Input {
         }
     }
 
-    /// Opens a file, block device or pipe; `-` is standard input. Where they are built in, `https:`,
-    /// `s3:`, `gs:` and `az:` are objects, read without credentials.
+    /// Opens a file, block device or pipe; `-` is standard input. Where they are built in,
+    /// `https:`, `s3:`, `gs:` and `az:` are objects, read without credentials.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -358,4 +358,26 @@ fn is_of_content(error: &Error) -> bool {
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+}
+
+/// Opens the object that a path is the address of.
+#[cfg(feature = "remote")]
+fn open_object(path: &Path, options: &RemoteOptions) -> io::Result<Option<Input>> {
+    let Some(address) = path
+        .to_str()
+        .filter(|path| object::is_remote(path.as_bytes()))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(match remote::open(address, options)? {
+        remote::Opened::File(file) => Input::of(*file),
+        remote::Opened::Stream(stream) => Input::of_stream(stream),
+        _ => return Ok(None),
+    }))
+}
+
+/// This build reads no objects.
+#[cfg(not(feature = "remote"))]
+fn open_object(_: &Path, _: &RemoteOptions) -> io::Result<Option<Input>> {
+    Ok(None)
 }

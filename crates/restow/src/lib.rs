@@ -13,6 +13,7 @@ mod disk_file;
 mod error;
 mod foreign;
 mod index;
+mod indexed;
 pub mod info;
 mod input;
 mod joined;

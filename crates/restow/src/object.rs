@@ -1,16 +1,13 @@
 //! Objects of other machines, where reading them is built in.
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 #[cfg(feature = "remote")]
 pub use built::Surroundings;
 pub use built::{RemoteOptions, is_temporary};
-pub(crate) use built::{is_of_object, is_remote, open, redacted, split};
-
-use crate::Input;
+pub(crate) use built::{is_of_object, is_remote, redacted, split};
 
 /// A name of a source, without the parts of the address of an object that can be secret.
 pub fn without_secrets(name: &[u8]) -> Vec<u8> {
@@ -22,20 +19,7 @@ pub fn without_secrets(name: &[u8]) -> Vec<u8> {
 mod built {
     pub use ::remote::{RemoteOptions, Surroundings, is_temporary};
     pub(crate) use ::remote::{is_of_object, is_remote, split};
-
-    use super::{Input, Path, io};
-
-    /// Opens the object that a path is the address of.
-    pub(crate) fn open(path: &Path, options: &RemoteOptions) -> io::Result<Option<Input>> {
-        let Some(address) = path.to_str().filter(|path| is_remote(path.as_bytes())) else {
-            return Ok(None);
-        };
-        Ok(Some(match ::remote::open(address, options)? {
-            ::remote::Opened::File(file) => Input::of(*file),
-            ::remote::Opened::Stream(stream) => Input::of_stream(stream),
-            _ => return Ok(None),
-        }))
-    }
+    use std::path::Path;
 
     /// An address without secrets.
     pub(crate) fn redacted(path: &Path) -> Option<String> {
@@ -46,16 +30,13 @@ mod built {
 
 #[cfg(not(feature = "remote"))]
 mod built {
-    use super::{Input, Path, io};
+    use std::io;
+    use std::path::Path;
 
     /// How objects are read, which this build does not.
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
     pub struct RemoteOptions {}
-
-    pub(crate) fn open(_: &Path, _: &RemoteOptions) -> io::Result<Option<Input>> {
-        Ok(None)
-    }
 
     pub(crate) fn is_remote(_: &[u8]) -> bool {
         false

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use super::build::{Modules, files};
+use super::build::Modules;
+use super::folder::files;
 use super::initramfs::Initramfs;
 use super::install::installed;
 use super::machine::Machine;

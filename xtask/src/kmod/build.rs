@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
+use std::process::Command;
 
+use super::folder::{files, make};
 use super::packages::{self, Kernel, out_folder};
 use crate::command::{line_of, output_of};
 use crate::environment::{is_ci, root};
@@ -103,19 +103,6 @@ pub(super) fn archives() -> Result<(), String> {
     run_quietly(make_here().arg("archives"))
 }
 
-/// `make` in a folder, with as many jobs as there are processors.
-pub(super) fn make(folder: &Path) -> Command {
-    let jobs = thread::available_parallelism().map_or(1, usize::from);
-    let mut command = Command::new("make");
-    command.arg(format!("--jobs={jobs}")).arg("-C").arg(folder);
-    // Those of the cargo that runs us mean something else there.
-    for variable in ["MAKEFLAGS", "MFLAGS", "RUSTFLAGS"] {
-        command.env_remove(variable);
-    }
-    command.stdin(Stdio::null());
-    command
-}
-
 /// Runs a build that must have nothing to say: a line with a warning of the compiler, objtool or
 /// modpost is an error.
 pub(super) fn run_quietly(command: &mut Command) -> Result<(), String> {
@@ -145,21 +132,6 @@ fn is_complaint(line: &str) -> bool {
 /// What `objdump` says of a file.
 pub(super) fn objdump(arguments: &[&str], file: &Path) -> Result<String, String> {
     output_of(Command::new("objdump").args(arguments).arg(file))
-}
-
-/// The names and paths of the files of a folder, sorted.
-pub(super) fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
-    let failed = |error| format!("read {}: {error}", folder.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.is_file() {
-            let name = path.file_name().unwrap_or_default();
-            files.push((name.to_string_lossy().into_owned(), path));
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// The files that Kbuild builds the modules of, anywhere: names and paths.

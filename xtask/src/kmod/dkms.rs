@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::build::{archives, files, missing, parts};
+use super::build::{archives, missing, parts};
+use super::folder::files;
 use super::machine::{Machine, QEMU};
 use super::packages::{candidate, out_folder};
 use crate::command::{cargo, output_of};

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::build::files;
+use super::folder::files;
 use crate::command::output_of;
 
 /// An archive.

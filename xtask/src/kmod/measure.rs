@@ -5,7 +5,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use super::build::{Modules, files, run_quietly};
+use super::build::{Modules, run_quietly};
+use super::folder::files;
 use super::initramfs::Initramfs;
 use super::machine::{Machine, verdicts};
 use super::packages::out_folder;

@@ -5,6 +5,7 @@ mod boot;
 mod build;
 mod consumers;
 mod dkms;
+mod folder;
 mod icount;
 mod initramfs;
 mod inspect;

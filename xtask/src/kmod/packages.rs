@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use super::build::{files, make};
+use super::folder::{files, make};
 use crate::command::{output_of, run};
 use crate::tools;
 

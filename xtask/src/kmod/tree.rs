@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::build::{Modules, fill, make, missing, modules_in, run_quietly};
+use super::build::{Modules, fill, missing, modules_in, run_quietly};
+use super::folder::make;
 use super::packages::{self, Kernel, out_folder};
 use crate::command::output_of;
 use crate::outcome::Outcome;

@@ -9,6 +9,7 @@ use tree::{
 use xxhash::Xxh64;
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2, block_number};
+use super::devices::device_at;
 use super::encode::{DataResult, EncodedUnit, UnitEncoder};
 use super::image::ImageWriter;
 use super::plan::{DataForm, DataPart, Keep, inline_tail, jobs};
@@ -669,7 +670,7 @@ impl<'w, 'a> DataWriter<'w, 'a> {
         let is_named =
             start.is_multiple_of(BLOCK_BYTES as u64) && block_number(end >> BLOCK_LOG2).is_ok();
         // Behind the last byte must be zeros, up to the end of the block.
-        let is_last = match self.image.options.device_at(start) {
+        let is_last = match device_at(&self.image.options.devices, start) {
             None => end >= self.image.at,
             Some((device, at)) if is_named => {
                 let mut behind = vec![0; (end - next) as usize];

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use tree::{DevicePlace, Error, ReadAt, Result, StoreId, high_u32, low_u32};
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2};
-use super::image::ImageWriter;
-use super::options::Options;
 use crate::superblock::{DEVICE_SLOT_BYTES, TAG_BYTES};
 
 /// Where the first device begins in the common address space. The image must end before it; whole
@@ -64,62 +62,59 @@ impl fmt::Debug for DataDevice {
     }
 }
 
-impl Options {
-    /// The devices, each with its place in the common address space.
-    fn placed_devices(&self) -> impl Iterator<Item = (u64, &DataDevice)> {
-        self.devices.iter().scan(DEVICES_AT, |next, device| {
-            let at = *next;
-            // With a gap, so that no file seems to go on there.
-            *next = at.saturating_add(device.len + BLOCK_BYTES as u64);
-            Some((at, device))
-        })
-    }
-
-    /// The device of stored bytes, and where they are in the common address space; `None` if they
-    /// are on none, or in its last, incomplete block.
-    pub(crate) fn device_of(&self, place: &DevicePlace) -> Option<(&DataDevice, u64)> {
-        let is_of =
-            |device: &DataDevice| (device.store, device.number) == (place.store, place.device);
-        let (at, device) = self.placed_devices().find(|(_, device)| is_of(device))?;
-        let end = place.at.checked_add(place.len)?;
-        (end <= device.len).then_some((device, at + place.at))
-    }
-
-    /// The bytes of a device at this place in the common address space, and where in them that is.
-    pub(crate) fn device_at(&self, at: u64) -> Option<(&DataDevice, u64)> {
-        self.placed_devices()
-            .find(|(begin, device)| (*begin..*begin + device.len).contains(&at))
-            .map(|(begin, device)| (device, at - begin))
-    }
+/// The devices, each with its place in the common address space.
+fn placed(devices: &[DataDevice]) -> impl Iterator<Item = (u64, &DataDevice)> {
+    devices.iter().scan(DEVICES_AT, |next, device| {
+        let at = *next;
+        // With a gap, so that no file seems to go on there.
+        *next = at.saturating_add(device.len + BLOCK_BYTES as u64);
+        Some((at, device))
+    })
 }
 
-impl ImageWriter<'_> {
-    /// Writes the device table, which must be near the beginning of the image.
-    pub(crate) fn put_devices(&mut self) -> Result<()> {
-        let mut table = Vec::new();
-        for (at, device) in self.options.placed_devices() {
-            if at + device.len > DEVICES_END {
-                return Err(Error::Limit("further devices of more than 512 PiB"));
-            }
-            let (blocks, begin) = (device.len >> BLOCK_LOG2, at >> BLOCK_LOG2);
-            let end = table.len() + DEVICE_SLOT_BYTES;
-            table.extend(&device.tag);
-            table.resize(end - DEVICE_SLOT_BYTES + TAG_BYTES, 0);
-            table.extend(low_u32(blocks).to_le_bytes());
-            table.extend(low_u32(begin).to_le_bytes());
-            table.extend((high_u32(blocks) as u16).to_le_bytes());
-            table.extend((high_u32(begin) as u16).to_le_bytes());
-            table.resize(end, 0);
-        }
-        self.put(&table)?;
-        self.align()
-    }
+/// The device of stored bytes, and where they are in the common address space; `None` if they are
+/// on none, or in its last, incomplete block.
+pub(crate) fn device_of<'a>(
+    devices: &'a [DataDevice],
+    place: &DevicePlace,
+) -> Option<(&'a DataDevice, u64)> {
+    let is_of = |device: &DataDevice| (device.store, device.number) == (place.store, place.device);
+    let (at, device) = placed(devices).find(|(_, device)| is_of(device))?;
+    let end = place.at.checked_add(place.len)?;
+    (end <= device.len).then_some((device, at + place.at))
+}
 
-    /// Checks that the image ends before its further devices begin.
-    pub(crate) fn check_end(&self) -> Result<()> {
-        if !self.options.devices.is_empty() && self.at > DEVICES_AT {
-            return Err(Error::Limit("more than 1 TiB beside further devices"));
+/// The bytes of a device at this place in the common address space, and where in them that is.
+pub(crate) fn device_at(devices: &[DataDevice], at: u64) -> Option<(&DataDevice, u64)> {
+    placed(devices)
+        .find(|(begin, device)| (*begin..*begin + device.len).contains(&at))
+        .map(|(begin, device)| (device, at - begin))
+}
+
+/// The device table, which must be near the beginning of the image.
+pub(crate) fn device_table(devices: &[DataDevice]) -> Result<Vec<u8>> {
+    let mut table = Vec::new();
+    for (at, device) in placed(devices) {
+        if at + device.len > DEVICES_END {
+            return Err(Error::Limit("further devices of more than 512 PiB"));
         }
-        Ok(())
+        let (blocks, begin) = (device.len >> BLOCK_LOG2, at >> BLOCK_LOG2);
+        let end = table.len() + DEVICE_SLOT_BYTES;
+        table.extend(&device.tag);
+        table.resize(end - DEVICE_SLOT_BYTES + TAG_BYTES, 0);
+        table.extend(low_u32(blocks).to_le_bytes());
+        table.extend(low_u32(begin).to_le_bytes());
+        table.extend((high_u32(blocks) as u16).to_le_bytes());
+        table.extend((high_u32(begin) as u16).to_le_bytes());
+        table.resize(end, 0);
     }
+    Ok(table)
+}
+
+/// Checks that an image of these bytes ends before its further devices begin.
+pub(crate) fn check_end(devices: &[DataDevice], bytes: u64) -> Result<()> {
+    if !devices.is_empty() && bytes > DEVICES_AT {
+        return Err(Error::Limit("more than 1 TiB beside further devices"));
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ use tree::{
 };
 
 use super::block::BLOCK_BYTES;
+use super::devices::device_of;
 use super::frame::StoredFrame;
 use super::options::Options;
 use super::plan::{DataForm, DataJob, DataPart, Keep};
@@ -442,7 +443,8 @@ impl<'a> UnitEncoder<'a> {
     ) -> Result<Option<EncodedUnit>> {
         let inventory = self.content.inventory();
         let place = (inventory.tree()).stored_at(inventory.ino(file), extent);
-        let found = place.and_then(|place| Some((place, self.options.device_of(&place)?)));
+        let found =
+            place.and_then(|place| Some((place, device_of(&self.options.devices, &place)?)));
         let Some((place, (device, mut at))) = found else {
             self.recoded(UNPLACED);
             return Ok(None);

@@ -86,7 +86,8 @@ impl<'a> ImageWriter<'a> {
     fn write(&mut self, scratch: &Scratch, progress: &dyn Progress) -> Result<()> {
         // A device may have an old superblock, whose image is gone from now on.
         self.output.write_all_at(&[0; BLOCK_BYTES], 0)?;
-        self.put_devices()?;
+        self.put(&devices::device_table(&self.options.devices)?)?;
+        self.align()?;
         let duplicates = if self.options.duplicates {
             match Duplicates::find(self.inventory, self.parallel) {
                 // Every unreadable file is met again later, and listed then.

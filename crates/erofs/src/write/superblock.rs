@@ -3,6 +3,7 @@
 use tree::{Result, Sha256, uuid_of};
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2, block_number};
+use super::devices::check_end;
 use super::image::ImageWriter;
 use super::layout::{ImageContent, InodeLayout};
 use super::options::Options;
@@ -35,7 +36,7 @@ impl ImageWriter<'_> {
         let options = self.options;
         // Data that was taken back may have reached further.
         self.output.set_len(self.at)?;
-        self.check_end()?;
+        check_end(&self.options.devices, self.at)?;
         let mut block = vec![0; BLOCK_BYTES];
         let at = SUPERBLOCK_AT as usize;
         let mut put = |field: usize, bytes: &[u8]| {

@@ -3,12 +3,12 @@
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 
-use crate::access::{Fetched, field};
+use crate::access::fetched::{Fetched, field};
 use crate::error::{Fault, RemoteError};
 use crate::http::{Headers, ask};
+use crate::options::{RemoteOptions, Surroundings};
 use crate::sign::{Moment, S3Key, form, hexadecimal, s3_authorization};
 use crate::url::{Url, bucket_and_key, encode_key};
-use crate::{RemoteOptions, Surroundings};
 
 const PLACES: &str = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE, \
     ~/.aws/credentials, AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, or a role of this machine \

@@ -3,12 +3,12 @@
 use tree::base64;
 
 use crate::access::aws::read_secret;
-use crate::access::{Fetched, bearer, field};
+use crate::access::fetched::{Fetched, bearer, field};
 use crate::error::{Fault, RemoteError};
 use crate::http::{Headers, ask};
+use crate::options::{RemoteOptions, Surroundings};
 use crate::sign::{Moment, azure_authorization, form};
 use crate::url::{Url, bucket_and_key, encode_key};
-use crate::{RemoteOptions, Surroundings};
 
 const PLACES: &str = "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_STORAGE_CONNECTION_STRING, \
     AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET with AZURE_CLIENT_ID and AZURE_TENANT_ID, or an \

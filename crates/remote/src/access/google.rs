@@ -9,10 +9,10 @@ use tree::base64;
 use tree::json::{Json, Object};
 use ureq::tls::PrivateKey;
 
-use crate::RemoteOptions;
-use crate::access::{Fetched, bearer, field};
+use crate::access::fetched::{Fetched, bearer, field};
 use crate::error::{Fault, RemoteError};
 use crate::http::{Headers, ask};
+use crate::options::RemoteOptions;
 use crate::sign::form;
 use crate::url::{Url, bucket_and_key, encode_key};
 
