@@ -51,6 +51,18 @@ pub(crate) struct Piece {
     pub(crate) is_foreign: bool,
 }
 
+impl Piece {
+    /// Takes a frame as it is stored. Another encoder, too, mostly gives like content frames that
+    /// begin alike.
+    pub(crate) fn take_all(&mut self) {
+        self.is_foreign = true;
+        self.steps = vec![Step::Take(0..self.bytes.len())];
+        for source in &mut self.sources {
+            source.content_bytes = 0;
+        }
+    }
+}
+
 /// The encoders that made frames so far.
 pub(crate) struct KnownEncoders {
     /// With the number of frames, the most frequent first.
@@ -178,14 +190,8 @@ impl<'a> Analysis<'a> {
             piece.steps = vec![Step::Copy { at, bytes }];
             return Ok(());
         }
-        let content = decoded(&piece.bytes, content_bytes, &mut worker.decoding);
-        let made = content.and_then(|content| {
-            let encoder = self.encoder(&content, &piece.bytes, worker)?;
-            Some((content, encoder))
-        });
-        let Some((content, encoder)) = made else {
-            piece.is_foreign = true;
-            piece.steps = vec![Step::Take(0..piece.bytes.len())];
+        let Some(content) = decoded(&piece.bytes, content_bytes, &mut worker.decoding) else {
+            piece.take_all();
             return Ok(());
         };
         let found = anchors(&content);
@@ -196,6 +202,10 @@ impl<'a> Analysis<'a> {
             let missing: Vec<Source> = near.filter(|it| !piece.sources.contains(it)).collect();
             piece.sources.extend(missing);
         }
+        let Some(encoder) = self.encoder(&content, &piece.bytes, worker) else {
+            piece.take_all();
+            return Ok(());
+        };
         piece.keys = keys(&found);
         piece.steps = vec![Step::Encode { content, encoder }];
         Ok(())

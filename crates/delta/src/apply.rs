@@ -68,7 +68,7 @@ impl Default for ApplyOptions {
 
 tree::setters!(ApplyOptions { memory_bytes: u64 });
 
-/// What was done.
+/// The result in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// Bytes of the patch.

@@ -1,6 +1,6 @@
 //! Finds where bytes like those of a piece are, by hashes at places that the content chooses.
 
-/// One in so many places is an anchor, on average.
+/// The mean distance of anchors in bytes, as a power of two.
 const SPACING_LOG: u32 = 8;
 /// The hash covers 32 bytes: older ones have left its lower half. An anchor is a place where these
 /// bits are zero.

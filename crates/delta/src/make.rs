@@ -339,9 +339,7 @@ impl Maker<'_> {
         if let [Step::Encode { content, encoder }] = &piece.steps[..] {
             let (encoder, len) = (*encoder, content.len());
             if !self.accept(&encoder, len) {
-                piece.steps = vec![Step::Take(0..piece.bytes.len())];
-                piece.sources.clear();
-                piece.is_foreign = true;
+                piece.take_all();
             }
         }
         let content = |step: &Step| match step {

@@ -18,7 +18,7 @@ const VOTED_MAX: usize = 16;
 /// Frames of at most this content may be tables, whose records differ everywhere: those at the same
 /// place, counted from the end of the file, precede them, too.
 const TABLE_BYTES_MAX: u32 = 8192;
-/// So many on each side of that place.
+/// Tables on each side of that place.
 const TABLES_AROUND: usize = 2;
 
 /// A file of which parts are found by their content.
@@ -51,7 +51,7 @@ impl Recent {
     }
 }
 
-/// What a worker finds in a segment.
+/// The anchors of a segment.
 struct Indexed {
     segment: u32,
     /// Of a frame, as it is stored.

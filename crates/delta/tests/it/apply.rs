@@ -77,11 +77,21 @@ fn blocks_of_another_encoder_are_sent() {
         }
         image
     };
-    let (old, new) = (foreign(&old), foreign(&new));
+    let mut changed = old.clone();
+    changed[500_000..500_010].fill(b'x');
+    let (old, new, changed) = (foreign(&old), foreign(&new), foreign(&changed));
     let (patch, summary) = made(&old, &new, &options(2));
     assert!(applied(&old, &patch).unwrap() == new);
     assert_eq!(summary.encoded_blocks, 0);
     assert!(summary.foreign_blocks > 0 && summary.copied_bytes > 100_000);
+    // A block begins as the old one, until the change.
+    let (patch, summary) = made(&old, &changed, &options(2));
+    assert!(applied(&old, &patch).unwrap() == changed);
+    let (foreign, sent) = (summary.foreign_bytes, summary.patch_bytes);
+    assert!(
+        summary.foreign_blocks == 1 && sent < foreign / 2,
+        "{summary:?}"
+    );
 }
 
 #[test]
