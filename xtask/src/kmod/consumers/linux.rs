@@ -68,12 +68,18 @@ pub(super) fn sources(modules: &Modules, folder: &Path) -> Result<(), String> {
 pub(super) fn build(modules: &Modules, folder: &Path) -> Result<(), String> {
     let at = modules.folder.display();
     for (part, ..) in parts(modules) {
+        // Off in kernels for virtual machines, and needed where zram has dictionaries.
+        let recompression = if *part == ZRAM {
+            "-DCONFIG_ZRAM_MULTI_COMP=1"
+        } else {
+            ""
+        };
         let mut command = modules.kernel.make();
         command
             .arg("--silent")
             .arg(format!("M={}", folder.join(part).display()))
             .arg(format!(
-                "KCFLAGS=-include {at}/restow_zstd.h -include {at}/restow_xxhash.h"
+                "KCFLAGS=-include {at}/restow_zstd.h -include {at}/restow_xxhash.h {recompression}"
             ))
             .arg(format!("KBUILD_EXTRA_SYMBOLS={at}/Module.symvers"))
             .args([
