@@ -35,7 +35,7 @@ pub(crate) struct Object {
     guard: Guard,
 }
 
-/// By what all answers must be equal.
+/// The part of all answers that must be equal.
 #[derive(Default)]
 struct Guard {
     etag: Option<String>,
@@ -43,7 +43,7 @@ struct Guard {
     size: u64,
 }
 
-/// What the first request gave.
+/// The result of the first request.
 pub(crate) enum Start {
     /// The first bytes, of an object that can be read at any place.
     Bytes(Vec<u8>),
@@ -334,7 +334,7 @@ fn range_of(head: &Head) -> Option<(u64, u64, u64)> {
     (first <= last && last < size).then_some((first, last, size))
 }
 
-/// The size of the object that has none of the bytes asked for.
+/// The size of an object that ends before the bytes asked for.
 fn unsatisfied_size(head: &Head) -> Option<u64> {
     head.header("content-range")?
         .strip_prefix("bytes */")?

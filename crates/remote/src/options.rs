@@ -39,7 +39,7 @@ setters!(RemoteOptions {
 
 type Variable = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// What a library does not look up by itself: variables of the environment, and the time.
+/// The environment, which a library does not look up by itself: variables, and the time.
 #[derive(Clone)]
 pub struct Surroundings {
     variable: Arc<Variable>,

@@ -66,7 +66,7 @@ pub fn index(
     if !sources.is_empty() {
         source = source.joined(Arc::new(Joined::overlayfs(trees, false)?), sources);
     }
-    // Equal data is found by its place: none of it is read.
+    // Equal data is found by its place, and not read.
     options.duplicates = false;
     let summary = CopyJob::with(&source, (dst, Format::Erofs), None, &options, |job| {
         job.write(progress, &mut |_| {})

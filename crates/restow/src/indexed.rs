@@ -16,7 +16,7 @@ const MAGIC: &[u8; 8] = b"restow-1";
 /// Bytes of a digest in a tag.
 const DIGEST_BYTES: usize = 16;
 
-/// What an index records of a device that has its data.
+/// The record of a device in an index that names its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexedImage {
     /// The format.
@@ -33,7 +33,7 @@ pub(crate) struct IndexedImage {
 }
 
 impl IndexedImage {
-    /// What an image in the device table of an EROFS image was, if restow made it an index.
+    /// The record in the device table of an EROFS image, if restow made it an index.
     fn of_tag(tag: &[u8; TAG_BYTES]) -> Option<IndexedImage> {
         let rest = tag.strip_prefix(MAGIC)?;
         let (&[format], rest) = rest.split_first_chunk()?;

@@ -28,7 +28,7 @@ impl<T: Clone> Fetched<T> {
         }
     }
 
-    /// What was fetched lately, or is now, with the place that it came from.
+    /// The credentials that were fetched less than four minutes ago, or are fetched now.
     pub(crate) fn find(
         &self,
         surroundings: &Surroundings,

@@ -369,7 +369,7 @@ pub(crate) fn write_description(out: &mut [u8], probabilities: &[i16], log: u32)
     writer.finish(out)
 }
 
-/// The costs of all symbols under probabilities out of 2^`log`, none of which is 0.
+/// The costs of all symbols under probabilities out of 2^`log`, all above 0.
 pub(crate) const fn costs<const N: usize>(probabilities: &[i16; N], log: u32) -> [u16; N] {
     let mut costs = [0; N];
     let mut symbol = 0;

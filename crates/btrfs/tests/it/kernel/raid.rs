@@ -83,7 +83,7 @@ fn mount(images: &[&Path], access: Access, options: &str) -> (Mount, Vec<LoopDev
     (mount, devices)
 }
 
-/// What Linux knows of devices that are no longer there is in the way of the next ones.
+/// Linux remembers devices that are gone, and takes the next ones for them.
 fn forget(btrfs: &Tool) {
     run(btrfs.command().args(["device", "scan", "--forget"]));
 }
