@@ -42,6 +42,8 @@ impl BtrfsChecker<'_> {
                         flags.get_or_insert(raw.flags.get());
                         self.superblock_copy(raw, &found, place)?;
                     }
+                    // The machine stopped, or the image was taken, before this copy was written.
+                    Ok(found) if found.generation.0.checked_add(1) == Some(generation.0) => {}
                     Ok(found) => self.corrupt(
                         "copy of the superblock is old",
                         0,

@@ -47,9 +47,16 @@ pub(super) const SUPERBLOCK: &[Damage] = &[
         "",
     ),
     damage(
-        "superblock: second copy is old",
+        "superblock: second copy is of the transaction before",
         |image| {
             image.edit_superblock_copy(1, |block| add(block, 72, -1));
+        },
+        "",
+    ),
+    damage(
+        "superblock: second copy is old",
+        |image| {
+            image.edit_superblock_copy(1, |block| add(block, 72, -2));
         },
         "copy of the superblock is old",
     )
