@@ -230,7 +230,7 @@ fn dictionary(random: &mut Random, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// What a prediction of sound leaves: small numbers with a sign, without matches.
+/// The residuals of predicted sound: small numbers with a sign, without matches.
 fn residuals(random: &mut Random, out: &mut Vec<u8>) {
     let bits = random.next();
     let size = 12 * (bits >> 1 | 1 << 9).trailing_zeros() as u8 + random.below(12) as u8;

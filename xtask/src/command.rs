@@ -24,6 +24,12 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     command
 }
 
+/// Builds the program, as the tests have it.
+pub(crate) fn build_restow() -> Result<(), String> {
+    let build = ["build", "--quiet", "--workspace", "--bin", "restow"];
+    output_of(&mut cargo(build)).map(drop)
+}
+
 /// The name in the registry, and in `--package`, of one of our crates that is published.
 pub(crate) fn package(crate_name: &str) -> String {
     format!("restow-{crate_name}")

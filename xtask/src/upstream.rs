@@ -141,7 +141,7 @@ fn verdict(line: &str) -> Option<(String, bool)> {
     Some((test.to_owned(), is_passed))
 }
 
-/// Unpacks a commit's tests with what they need.
+/// Unpacks a commit's tests with the files that they include.
 fn unpacked(source: &Path, commit: &str, folder: &Path) -> Result<PathBuf, String> {
     let at = folder.join(commit);
     let script =

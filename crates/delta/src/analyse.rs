@@ -123,7 +123,7 @@ impl KnownEncoders {
     }
 }
 
-/// The new file, and what is known while its segments are looked at.
+/// The new file, and the state of looking at its segments.
 pub(crate) struct Analysis<'a> {
     pub(crate) old: &'a OldFile<'a>,
     pub(crate) new: &'a dyn ReadAt,

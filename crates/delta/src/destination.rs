@@ -124,7 +124,7 @@ impl Destination {
         self.device.is_none()
     }
 
-    /// Drops what an earlier run has written at this place and behind it.
+    /// Drops the bytes of an earlier run from this place on.
     pub(crate) fn cut(&self, at: u64) -> io::Result<()> {
         self.output.set_len(at)
     }

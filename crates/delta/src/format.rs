@@ -30,7 +30,7 @@ pub(crate) const ENCODERS_MAX: usize = 8;
 /// part.
 pub(crate) const PART_HEADER_BYTES: usize = 88;
 
-/// Bytes of NEW in a part: what `--resume` verifies, and may have to write again, as a whole.
+/// Bytes of NEW in a part: the unit that `--resume` verifies, and may have to write again.
 pub(crate) const PART_NEW_BYTES_MAX: u64 = 64 << 20;
 
 /// The header of a patch.
@@ -167,7 +167,7 @@ pub(crate) struct PartHeader {
 }
 
 impl PartHeader {
-    /// Emits the header, with the digest over it and what follows it.
+    /// Emits the header, with the digest over it and the rest of the part.
     pub(crate) fn emit(&self, sources: &[u8], frame: &[u8]) -> [u8; PART_HEADER_BYTES] {
         let mut bytes = self.new_sha256.to_vec();
         bytes.extend(self.new_bytes.to_le_bytes());
@@ -279,7 +279,7 @@ pub(crate) fn emit_sources(sources: &[Source]) -> Vec<u8> {
     bytes
 }
 
-/// Parses the list of sources, which ends with its bytes. `made` is the end of what may be read.
+/// Parses the list of sources, which ends with its bytes. `made` is the end of the readable bytes.
 pub(crate) fn parse_sources(bytes: &[u8], at: u64, made: u64) -> Result<Vec<Source>> {
     let mut fields = Fields::new(bytes, at);
     let (mut sources, mut end) = (Vec::new(), 0);

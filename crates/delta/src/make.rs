@@ -17,13 +17,13 @@ use crate::old::{OldFile, source_of};
 use crate::scan::{SegmentKind, scan};
 use crate::{APPLY_MEMORY_BYTES, destination::HEAD_BYTES};
 
-/// Segments that are looked at together, with what was learnt from those before.
+/// Segments that are looked at together, with the knowledge from those before.
 const BATCH: usize = 64;
 /// Parts that are compressed together.
 const PARTS_TOGETHER: usize = 8;
 /// Content of a part.
 const CONTENT_BYTES_MAX: usize = 2 << 20;
-/// Bytes that are taken at a time, so that they fit in what is left of a part.
+/// Bytes that are taken at a time, so that they fit in the rest of a part.
 const TAKE_BYTES_MAX: usize = 256 << 10;
 /// The level of the frames of a patch.
 const LEVEL: i32 = 19;

@@ -166,7 +166,7 @@ impl RemoteFile {
 
 impl State {
     fn add(&mut self, number: u64, bytes: Arc<[u8]>) {
-        // What was read ahead will be used; otherwise it would go before older blocks.
+        // Blocks that were read ahead will be used; else they would go before older ones.
         let is_used = true;
         self.blocks.insert(number, Block::Here { bytes, is_used });
         self.clock.push_back(number);
@@ -198,7 +198,7 @@ impl State {
         run.map_or(1, |run| (run.fetched / 2).clamp(1, max))
     }
 
-    /// Notes that blocks are on their way: those of a range up to the first that is there.
+    /// Notes that blocks are on their way: those of a range up to the first in memory.
     fn ask(&mut self, range: Range<u64>) -> Range<u64> {
         let known = range
             .clone()

@@ -161,7 +161,7 @@ fn run_fuzz(target: &str, minutes: u64) -> (Outcome, u64) {
     }
 }
 
-/// Runs what fuzzes for some seconds until it took these minutes of processor time: by the clock, a
+/// Repeats a command that fuzzes until it took these minutes of processor time: by the clock, a
 /// machine with other work would try less in the same minutes.
 fn fuzz_for(minutes: u64, command_of: impl Fn(u64) -> Result<Command, String>) -> (Outcome, u64) {
     let (mut left, mut inputs) = (Duration::from_secs(minutes * 60), 0);

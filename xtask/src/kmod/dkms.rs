@@ -1,5 +1,5 @@
 //! The Debian package that builds the modules with DKMS, and a machine that installs it, boots from
-//! btrfs and SquashFS with it, and removes it; `kmod/init-dkms` says what happens there.
+//! btrfs and SquashFS with it, and removes it: `kmod/init-dkms`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::build::{archives, missing, parts};
 use super::folder::files;
 use super::machine::{Machine, QEMU};
 use super::packages::{candidate, out_folder};
-use crate::command::{cargo, output_of};
+use crate::command::{build_restow, output_of};
 use crate::environment::root;
 use crate::outcome::Outcome;
 use crate::package::{packed, put, version, write};
@@ -88,13 +88,7 @@ fn booted(folder: &Path) -> Result<Outcome, String> {
             .ok_or_else(|| format!("{} has no {start}", at.display()))
     };
     let (kernel, initrd) = (of("vmlinuz-")?, of("initrd.img-")?);
-    output_of(&mut cargo([
-        "build",
-        "--quiet",
-        "--workspace",
-        "--bin",
-        "restow",
-    ]))?;
+    build_restow()?;
     let [btrfs, squashfs, made] =
         ["root.btrfs", "root.squashfs", "initrd"].map(|name| folder.join(name));
     let copy = |from: &Path, to: &Path, options: &[&str]| {

@@ -97,7 +97,7 @@ pub(crate) fn kmod_dkms(report: &mut Report, _: &[String]) {
     report.step("kmod-dkms", dkms);
 }
 
-/// What comes of the package for DKMS in a machine.
+/// Installs, boots and removes the package for DKMS in a machine.
 pub(crate) fn dkms() -> Outcome {
     dkms::dkms()
 }

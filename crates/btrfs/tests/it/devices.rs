@@ -89,7 +89,7 @@ fn raid6_is_read_without_any_two_devices() {
             assert_eq!(theirs.difference(&read(&rest).unwrap()), "", "{words}");
             assert_eq!(findings(&open(&rest).unwrap()).1, [""; 0], "{words}");
         }
-        // One that is there and wrong says so by its checksums alone.
+        // A wrong one shows by its checksums alone.
         overwrite(&btrfs, all[1], 2);
         for lost in (0..count).filter(|&lost| lost != 1) {
             let mut rest = all.clone();

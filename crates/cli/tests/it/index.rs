@@ -66,7 +66,7 @@ const IMAGES: [(&str, &str, u64); 9] = [
     ),
 ];
 
-/// Makes the image, and its index `x.erofs`; its name, and what the index says of itself.
+/// Makes the image, and its index `x.erofs`; its name, and the description of the index.
 fn make(dir: &TempDir, (image, options, _): (&str, &str, u64)) -> (String, Json) {
     ok(dir, &format!("copy -q src {image}"));
     let name = image.split(' ').next().unwrap().to_owned();
@@ -147,7 +147,7 @@ fn an_index_refuses_other_images_and_changed_ones() {
         let line = format!("check --device {other} {image}.erofs");
         let (code, _, said) = run_in(dir.path(), line.split(' '));
         assert_eq!((code, said.contains("and had")), (2, true), "{said}");
-        // Without it, names are there, and content says what is missing.
+        // Without it, names are shown, and reading content names the missing device.
         ok(&dir, &format!("ls -lR {image}.erofs"));
         let (code, _, said) = run_in(dir.path(), ["cat", &format!("{image}.erofs"), "noise"]);
         assert_eq!((code, said.contains("--device")), (2, true), "{said}");

@@ -215,7 +215,7 @@ fn exit_code_75_says_that_trying_again_may_help() {
         let found = run_in(dir.path(), ["check", "-q", &server.url("i")]);
         assert_eq!(found.0, code, "{status} since {since}: {}", found.2);
     }
-    // Nobody listens on the port of a listener that is gone.
+    // The port of a closed listener.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -469,7 +469,7 @@ impl<'a> UnitEncoder<'a> {
                     None => Some(FRAMES),
                 }
             }
-            // A whole block: only what is shown of one in part has an unknown length.
+            // A whole block: only one that is shown in part has an unknown length.
             Some((encoding, Codec::Lz4)) if encoding.unencoded_len == extent.len => {
                 (len > LZ4_BYTES_MAX).then_some(DAMAGED)
             }

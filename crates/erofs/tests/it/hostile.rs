@@ -371,7 +371,7 @@ fn the_prefix_of_digests_is_not_there() {
     }
 }
 
-/// Linux reads all of a cluster, also what no file shows.
+/// Linux reads all of a cluster, also the bytes that no file shows.
 #[test]
 fn a_plain_cluster_ends_beyond_the_image() {
     for (length, finds) in [(11 * BLOCK, false), (11 * BLOCK + 1, true)] {

@@ -1,4 +1,4 @@
-//! Where credentials come from, and what is signed with them.
+//! The places of credentials, and the requests that are signed with them.
 
 use std::fs;
 

@@ -37,7 +37,7 @@ const BACKING_FORMAT: u32 = 0xe279_2aca;
 const NAME_BYTES_MAX: u32 = 1023;
 const FORMAT_BYTES_MAX: u32 = 64;
 
-/// Maximum number of snapshots, and length of what follows the fixed part of one, as in QEMU.
+/// Maximum number of snapshots, and of bytes behind the fixed part of one, as in QEMU.
 const SNAPSHOTS_MAX: u32 = 1 << 16;
 const EXTRA_BYTES_MAX: u32 = 1024;
 

@@ -42,7 +42,7 @@ fn pairs(dir: &TempDir) -> Vec<(Vec<u8>, Arc<Vec<u8>>)> {
     pairs
 }
 
-/// What the check accepts can be read.
+/// An image that the check accepts can be read.
 #[test]
 fn changed_indexes_and_images_are_refused_or_read_in_bounds() {
     let name = "index::changed_indexes_and_images_are_refused_or_read_in_bounds";

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{cargo, output_of};
+use crate::command::{build_restow, output_of};
 use crate::environment::root;
 use crate::tools;
 
@@ -58,13 +58,7 @@ pub(super) fn make(folder: &Path, busybox: &Path) -> Result<(), String> {
         "short enough to lie in its item\n".repeat(40),
     )
     .map_err(failed)?;
-    output_of(&mut cargo([
-        "build",
-        "--quiet",
-        "--workspace",
-        "--bin",
-        "restow",
-    ]))?;
+    build_restow()?;
     let script = "cd tree && find . -type f | sort | xargs -d '\\n' md5sum";
     let sums = output_of(Command::new("sh").args(["-c", script]).current_dir(folder))?;
     fs::write(folder.join("sums"), &sums).map_err(failed)?;
