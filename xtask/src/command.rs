@@ -66,20 +66,33 @@ fn ticks_of_children(stat: &str) -> Option<u64> {
 
 /// The same command with a time limit in seconds, which also ends everything that it started.
 pub(crate) fn limited(command: &Command, seconds: u64) -> Command {
-    let mut limited = Command::new("timeout");
-    limited
-        .args(["--kill-after=10", &seconds.to_string()])
+    behind(
+        &["timeout", "--kill-after=10", &seconds.to_string()],
+        command,
+    )
+}
+
+/// The same command, which takes the time that others leave to it.
+pub(crate) fn yielding(command: &Command) -> Command {
+    behind(&["nice", "-n", "19"], command)
+}
+
+/// The same command, started by a program that is called with these words before it.
+fn behind(words: &[&str], command: &Command) -> Command {
+    let mut whole = Command::new(words[0]);
+    whole
+        .args(&words[1..])
         .arg(command.get_program())
         .args(command.get_args())
         .current_dir(root())
         .stdin(Stdio::null());
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => limited.env(name, value),
-            None => limited.env_remove(name),
+            Some(value) => whole.env(name, value),
+            None => whole.env_remove(name),
         };
     }
-    limited
+    whole
 }
 
 /// Whether a command can be started and succeeds; what it writes is dropped.

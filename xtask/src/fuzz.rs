@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::{fs, thread};
 
-use crate::command::{cargo, line_of, nightly, output_of, run, succeeds};
+use crate::command::{cargo, line_of, nightly, output_of, run, succeeds, yielding};
 use crate::environment::root;
 use crate::outcome::{Outcome, Report};
 use crate::tools::{rustc, target_dir};
@@ -30,8 +30,13 @@ const ASAN_OPTIONS: &str = "detect_odr_violation=0";
 /// Built by the stable toolchain without cargo-fuzz, which would have to be installed, and without
 /// AddressSanitizer, which doubles the time: bad memory and leaks are found in campaigns.
 pub(crate) fn smoke(report: &mut Report, _: &[String]) {
+    smoke_with(report, build);
+}
+
+/// The same, with programs from elsewhere: [`build`] can run beside other steps.
+pub(crate) fn smoke_with(report: &mut Report, programs: impl FnOnce() -> Result<PathBuf, String>) {
     report.step("fuzz-smoke", || {
-        let built = targets().and_then(|targets| Ok((build()?, targets)));
+        let built = targets().and_then(|targets| Ok((programs()?, targets)));
         let (programs, targets) = match built {
             Ok(built) => built,
             Err(reason) => return Outcome::failed(reason),
@@ -55,8 +60,8 @@ pub(crate) fn smoke(report: &mut Report, _: &[String]) {
     });
 }
 
-/// Builds all targets; gives the directory of the programs.
-fn build() -> Result<PathBuf, String> {
+/// Builds all targets in time that others leave; gives the directory of the programs.
+pub(crate) fn build() -> Result<PathBuf, String> {
     let version = output_of(Command::new(rustc()).arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.ok_or("rustc names no host")?;
@@ -66,7 +71,7 @@ fn build() -> Result<PathBuf, String> {
     command.args(["fuzz/Cargo.toml", "--target", host, "--target-dir"]);
     command.arg(&folder);
     command.env("RUSTFLAGS", format!("--cfg=fuzzing {}", COVERAGE.join(" ")));
-    match run(&mut command).failed.pop() {
+    match run(&mut yielding(&command)).failed.pop() {
         Some(reason) => Err(reason),
         None => Ok(folder.join(host).join("debug")),
     }

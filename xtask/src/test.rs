@@ -113,6 +113,8 @@ const BARE_TARGETS: [&str; 3] = [
 /// Everything that this machine can run.
 pub(crate) fn test(report: &mut Report, _: &[String]) {
     report.budget(SHARES);
+    // Steps that fetch, wait for Linux or run on one processor leave time for it.
+    let fuzz_targets = thread::spawn(fuzz::build);
     report.step("tools", tools::ensure);
     check::style(report);
     report.step("documentation", check::documentation);
@@ -148,7 +150,9 @@ pub(crate) fn test(report: &mut Report, _: &[String]) {
         },
     });
     kmod::steps(report);
-    fuzz::smoke(report, &[]);
+    fuzz::smoke_with(report, || {
+        fuzz_targets.join().expect("it returns its errors")
+    });
 }
 
 /// The tests that mount, in private mount namespaces. They are built as the user who calls and run
