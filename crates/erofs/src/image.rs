@@ -21,7 +21,7 @@ use crate::index::{IndexPart, IndexedFile};
 use crate::inode::{COMPACT_BYTES, EXTENDED_BYTES, Inode, MetaAt};
 use crate::listed::OwnedRanges;
 use crate::piece::StoredCluster;
-use crate::superblock::{BLOCKS_AT, DeviceSlot, IN_METABOX, Superblock, TAG_BYTES};
+use crate::superblock::{BLOCKS_AT, DeviceSlot, IN_METABOX, Superblock, TAG_AT, TAG_BYTES};
 
 /// Number of files whose headers are cached, and of parts of indexes.
 const CONTENT_SLOTS: (usize, usize) = (8, 8);
@@ -140,6 +140,20 @@ impl Erofs {
     /// The tags of the further devices, in the order of the table, with zeros behind them.
     pub fn device_tags(&self) -> impl Iterator<Item = &[u8; TAG_BYTES]> {
         self.devices.iter().map(|device| &device.tag)
+    }
+
+    /// The bytes at the end of the first 4 KiB, where an image behind another one in the same file
+    /// has the tag of that; zeros in others.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn tag_beneath(&self) -> Result<[u8; TAG_BYTES]> {
+        let mut tag = [0; TAG_BYTES];
+        let (at, source) = (to_u64(TAG_AT), self.source(0)?);
+        if source.size()? >= at.saturating_add(to_u64(TAG_BYTES)) {
+            source.read_exact_at(&mut tag, at)?;
+        }
+        Ok(tag)
     }
 
     /// The SHA-256 of the superblock and of the beginning of the inodes. The superblock of most

@@ -34,6 +34,9 @@ const SLOTS_MAX: usize = (4096 - 1024 - SUPERBLOCK_BYTES) / SLOT_BYTES;
 pub(crate) const DEVICE_SLOT_BYTES: usize = 128;
 /// Bytes of the tag at its beginning.
 pub const TAG_BYTES: usize = 64;
+/// Where the tag of an image in the same file is: at the end of the first block, whose checksum
+/// covers it.
+pub(crate) const TAG_AT: usize = 4096 - TAG_BYTES;
 
 /// Bits of [`Superblock::compat`]: features that older readers can ignore.
 pub mod compat {

@@ -124,10 +124,24 @@ impl ImageRange {
         let further = devices
             .iter()
             .map(|(_, bytes)| Box::new(Arc::clone(bytes)) as _);
-        let image: Box<dyn ReadAt> = Box::new(self);
-        let erofs = Erofs::open([image].into_iter().chain(further).collect())?;
-        check_indexed(&erofs, &devices)?;
+        let image: Arc<dyn ReadAt> = Arc::new(self);
+        let first = [Box::new(Arc::clone(&image)) as _].into_iter();
+        let erofs = Erofs::open(first.chain(further).collect())?;
+        check_indexed(&erofs, image, &devices)?;
         Ok(Arc::new(erofs))
+    }
+
+    /// Whether there is the superblock of an EROFS image, also where another one counts.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn is_erofs(&self) -> Result<bool> {
+        let mut magic = [0; EROFS_MAGIC.len()];
+        let at = EROFS_MAGIC_AT as u64;
+        if at + magic.len() as u64 <= self.len {
+            self.read_exact_at(&mut magic, at)?;
+        }
+        Ok(magic == *EROFS_MAGIC)
     }
 
     /// Whether the image begins at this byte of its file.
@@ -200,12 +214,30 @@ impl Container {
         Container::of(Input::open_with(path, &options.remote)?, options)
     }
 
-    /// Recognises the format of an input. Of the options, only the place of an image and its root
-    /// hash count.
+    /// Recognises the format of an input. Of the options, only the place of an image, its root hash
+    /// and `as_erofs` count.
     ///
     /// # Errors
     /// It cannot be read, or it holds nothing that restow can read.
-    pub fn of(mut input: Input, options: &OpenOptions) -> Result<Container> {
+    pub fn of(input: Input, options: &OpenOptions) -> Result<Container> {
+        match Container::recognise(input, options)? {
+            Container::Squashfs(image) | Container::Btrfs(image)
+                if options.as_erofs && image.is_erofs()? =>
+            {
+                Ok(Container::Erofs(image))
+            }
+            Container::Erofs(image) => Ok(Container::Erofs(image)),
+            other if options.as_erofs => {
+                refuse!(
+                    "{}, and no EROFS image: --as-erofs does not apply",
+                    other.noun()
+                )
+            }
+            container => Ok(container),
+        }
+    }
+
+    fn recognise(mut input: Input, options: &OpenOptions) -> Result<Container> {
         input.open_disk_file(options)?;
         let mut image_at = options.image_at;
         if let Some(root) = &options.verity {

@@ -114,11 +114,20 @@ impl IndexedImage {
     }
 }
 
-/// Checks that the devices of an index are those that it was made of.
+/// Checks that the devices of an index are those that it was made of, and that the image in the
+/// same `file` is.
 ///
 /// # Errors
 /// One is another image, or changed; it cannot be read.
-pub(crate) fn check_indexed(index: &Erofs, devices: &[(PathBuf, Arc<dyn ReadAt>)]) -> Result<()> {
+pub(crate) fn check_indexed(
+    index: &Erofs,
+    file: Arc<dyn ReadAt>,
+    devices: &[(PathBuf, Arc<dyn ReadAt>)],
+) -> Result<()> {
+    if let Some(tag) = IndexedImage::of_tag(&index.tag_beneath()?) {
+        let comparing = || "compare it with the other image in the same file".to_owned();
+        compare(&tag, &[file]).during(comparing)?;
+    }
     let tags: Vec<_> = index.device_tags().map(IndexedImage::of_tag).collect();
     let mut rest: &[_] = &tags;
     let mut devices = devices;

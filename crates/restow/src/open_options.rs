@@ -32,6 +32,8 @@ pub struct OpenOptions {
     pub devices: Vec<PathBuf>,
     /// Images: where in the file the image is, if not at its beginning.
     pub image_at: Option<ImageAt>,
+    /// Images that are an EROFS image beside a SquashFS or btrfs image: read the EROFS image.
+    pub as_erofs: bool,
     /// Disk files: the file behind the one that is opened, the file behind that, and so on, in
     /// place of those that the files name.
     pub backing: Vec<PathBuf>,
@@ -77,6 +79,7 @@ impl Default for OpenOptions {
             ignore_checksums: false,
             devices: Vec::new(),
             image_at: None,
+            as_erofs: false,
             backing: Vec::new(),
             disk_snapshot: None,
             verity: None,
@@ -104,6 +107,7 @@ setters!(OpenOptions {
     ignore_checksums: bool,
     devices: Vec<PathBuf>,
     image_at: Option<ImageAt>,
+    as_erofs: bool,
     backing: Vec<PathBuf>,
     disk_snapshot: Option<OsString>,
     verity: Option<VerityRoot>,

@@ -58,6 +58,7 @@ impl<'a> ImageWriter<'a> {
             writer.put(&header.to_le_bytes())?;
             writer.put(&record)?;
         }
+        writer.put_zeros(options.data_begin.saturating_sub(writer.at))?;
         Ok(writer)
     }
 

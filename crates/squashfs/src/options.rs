@@ -85,6 +85,9 @@ pub struct Options {
     /// the output: a power of two from 512 to 1 MiB, or 1 to leave no gaps. The blocks of one file
     /// follow each other: the format has no place to say where each of them is.
     pub align_bytes: u32,
+    /// Where the first data begins at the earliest, in bytes of the image: another format can have
+    /// its superblock before it.
+    pub data_begin: u64,
     /// Offset of the image in the output; bytes before it are left untouched.
     pub offset: u64,
     /// Whether to copy blocks from a source with the same codec and block size, and any other
@@ -128,6 +131,7 @@ impl Default for Options {
             padding: true,
             pad_bytes: 4096,
             align_bytes: 1,
+            data_begin: 0,
             offset: 0,
             keep_blocks: true,
             old: None,
@@ -155,6 +159,7 @@ setters!(Options {
     padding: bool,
     pad_bytes: u32,
     align_bytes: u32,
+    data_begin: u64,
     offset: u64,
     keep_blocks: bool,
     old: impl Into<Option<OldImage>>,

@@ -341,8 +341,25 @@ impl Copy {
         options.spool_dir = open.spool_dir;
         options.remote = open.remote;
         match format {
-            Format::Squashfs => self.squashfs.set(&self.image, &mut options)?,
-            Format::Btrfs => self.btrfs.set(&self.image, &mut options)?,
+            Format::Squashfs => {
+                self.squashfs.set(&self.image, &mut options)?;
+                if self.image.dual {
+                    let codec = options.squashfs.compression;
+                    self.erofs.set_dual(codec, &mut options)?;
+                    if !options.erofs.keeps_unaligned() {
+                        bail!(
+                            "--dual: SquashFS does not align its data, which needs --min-kernel 6.15"
+                        );
+                    }
+                }
+            }
+            Format::Btrfs => {
+                self.btrfs.set(&self.image, &mut options)?;
+                if self.image.dual {
+                    let codec = options.btrfs.compression;
+                    self.erofs.set_dual(codec, &mut options)?;
+                }
+            }
             Format::Erofs => {
                 let shared = (&self.squashfs, &self.btrfs);
                 self.erofs.set(&self.image, shared, &mut options)?;
@@ -483,10 +500,10 @@ const OF_STREAMS: [&str; 2] = ["compress", "uuid"];
 const OF_EROFS: [&str; 5] = ["uuid", "label", "block_size", "mkfs_time", "align"];
 
 /// Options of images that do not apply to EROFS images.
-const NOT_OF_EROFS: [&str; 1] = ["trust_mtime"];
+const NOT_OF_EROFS: [&str; 2] = ["trust_mtime", "dual"];
 
 /// Options of images that do not apply to images in layers.
-const NOT_OF_LAYERS: [&str; 3] = ["offset", "verity", "verity_salt"];
+const NOT_OF_LAYERS: [&str; 4] = ["dual", "offset", "verity", "verity_salt"];
 
 /// Options for directories that do not apply to a single file.
 const OF_DIRECTORIES: [&str; 10] = [
@@ -530,7 +547,8 @@ pub(crate) fn refuse_what_does_not_apply(
         let heading = option.get_help_heading();
         let is_of_layer = !NOT_OF_LAYERS.contains(&id);
         let layer = layer.filter(|_| is_of_layer && format.is_container_image());
-        let applies_to = |format| applies(id, heading, format);
+        let is_dual = !format.is_container_image() && typed.get_flag("dual");
+        let applies_to = |format| applies(id, heading, format) || is_dual && id == "min_kernel";
         if !applies_to(format) && !layer.is_some_and(applies_to) {
             let (name, noun) = (option.get_long().unwrap_or(id), format.noun());
             let advice = if format == Format::Tar && id == "compress" {

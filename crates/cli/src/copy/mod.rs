@@ -468,6 +468,7 @@ fn of_erofs(image: &ErofsSummary) -> Object {
         .number("shared_units", image.shared_units)
         .number("padding_bytes", image.padding_bytes)
         .number("metadata_bytes", image.metadata_bytes)
+        .number("named_bytes", image.device_bytes)
         .list("recoded", recoded)
 }
 

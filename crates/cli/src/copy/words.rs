@@ -188,6 +188,9 @@ fn of_note(note: &CopyNote, old: &Path) -> String {
         CopyNote::NewerKeeps => {
             "compressed data encoded again; --min-kernel 6.15 keeps it as it is stored".to_owned()
         }
+        CopyNote::Dual => {
+            "the file is also an EROFS image: keep it read-only, as a balance, defragmentation or discard breaks that; mount it with -t, as blkid finds two types".to_owned()
+        }
         CopyNote::Decompressed(count, reason) => format!(
             "{} written decompressed: {}",
             text::count(*count, "compressed extent"),

@@ -9,6 +9,9 @@ use super::image::ImageArgs;
 use super::squashfs::{SquashfsArgs, settings_of};
 use super::{BtrfsArgs, epoch};
 
+/// The longest label of an EROFS image.
+const LABEL_BYTES_MAX: usize = 16;
+
 /// How EROFS images are written.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "EROFS images")]
@@ -19,9 +22,9 @@ pub(crate) struct ErofsArgs {
     /// 6.15 on, compressed data is stored without gaps, holes take no space, and compressed data of
     /// the source is kept. For older versions, each unit of data begins at a multiple of 4
     /// KiB, which makes the image 2 to 10 % larger, the less the larger its units are
-    /// (--block-size). zstd needs 6.10, gzip 6.6, lz4 5.13.
-    #[arg(long, value_name = "VERSION", default_value = "6.12")]
-    min_kernel: Kernel,
+    /// (--block-size). zstd needs 6.10, gzip 6.6, lz4 5.13. [default: 6.12; with --dual 6.15]
+    #[arg(long, value_name = "VERSION")]
+    min_kernel: Option<Kernel>,
 
     /// Give each regular file the SHA-256 of its content as the attribute
     /// trusted.erofs.fingerprint, by which Linux 7.0 shares the memory of equal files between
@@ -44,7 +47,7 @@ impl ErofsArgs {
         let words = image.compress.as_deref().unwrap_or("zstd:15");
         let erofs = &mut options.erofs;
         erofs.compression = erofs_settings(words)?;
-        erofs.min_kernel = self.min_kernel;
+        erofs.min_kernel = self.min_kernel.unwrap_or(erofs.min_kernel);
         erofs.content_digest = self.content_digest;
         erofs.unit_bytes = squashfs.block_size.unwrap_or(0);
         erofs.align_bytes = squashfs.align.unwrap_or(1);
@@ -52,6 +55,36 @@ impl ErofsArgs {
         erofs.label = btrfs.label().to_vec();
         options.mkfs_time = squashfs.mkfs_time;
         options.epoch = epoch()?;
+        Ok(())
+    }
+}
+
+impl ErofsArgs {
+    /// Sets the options for an EROFS image in the same file as a SquashFS or btrfs image, whose
+    /// codec is `compression`.
+    ///
+    /// # Errors
+    /// EROFS does not have the codec, or Linux cannot read the image.
+    pub(crate) fn set_dual(
+        &self,
+        compression: Option<Settings>,
+        options: &mut CopyOptions,
+    ) -> Result<()> {
+        let usual = Settings::Zstd { level: 3 };
+        let compression = match compression {
+            None | Some(Settings::Zstd { level: ..1 }) => usual,
+            Some(Settings::LzoOptimal { .. } | Settings::Lzo | Settings::Xz { .. }) => {
+                bail!("--dual: EROFS reads data in zstd, gzip (zlib) or lz4, or uncompressed data")
+            }
+            Some(settings) => settings,
+        };
+        let erofs = &mut options.erofs;
+        erofs.compression = Some(compression);
+        erofs.min_kernel = self.min_kernel.unwrap_or(Kernel(6, 15));
+        if options.btrfs.label.len() <= LABEL_BYTES_MAX {
+            erofs.label.clone_from(&options.btrfs.label);
+        }
+        options.dual = true;
         Ok(())
     }
 }

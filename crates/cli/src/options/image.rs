@@ -62,6 +62,17 @@ pub(crate) struct ImageArgs {
     #[arg(long, requires = "reuse")]
     pub(crate) trust_mtime: bool,
 
+    /// Make the SquashFS or btrfs image an EROFS image, too, which names its data where it is
+    ///
+    /// Linux mounts the file as either; restow reads it as an EROFS image with --as-erofs. The
+    /// EROFS image shows the tree that a mount of the other one shows. Its inodes and directories
+    /// lie behind the other one, also on a block device, and its superblock in a part that the
+    /// other one does not use. Only for images that do not change: a btrfs image has no free space
+    /// then, and a balance, defragmentation or discard breaks the EROFS image. blkid finds two
+    /// types: mount the file with -t.
+    #[arg(long, conflicts_with_all = ["size", "slack", "add_device", "offset"])]
+    pub(crate) dual: bool,
+
     /// Do not deduplicate identical files
     #[arg(long)]
     pub(crate) no_duplicates: bool,

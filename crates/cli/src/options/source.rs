@@ -130,6 +130,11 @@ pub(crate) struct ImageFileArgs {
     )]
     pub(crate) image_at: Option<ImageAt>,
 
+    /// Read the EROFS image of a file that is also a SquashFS or btrfs image, which `copy --dual`
+    /// makes
+    #[arg(long, help_heading = "Image sources")]
+    pub(crate) as_erofs: bool,
+
     /// Read this file behind a disk file (qcow2), in place of the one that it names (repeatable:
     /// the file behind that)
     ///
@@ -329,6 +334,7 @@ impl SourceArgs {
     fn refuse_options_of_files(&self) -> Result<()> {
         for (is_given, option) in [
             (self.file.image_at.is_some(), "--image-at"),
+            (self.file.as_erofs, "--as-erofs"),
             (!self.file.backing.is_empty(), "--backing"),
             (self.file.disk_snapshot.is_some(), "--disk-snapshot"),
             (!self.base.is_empty(), "--base"),
@@ -393,6 +399,7 @@ impl ImageFileArgs {
         let mut options = open_options();
         options.devices.clone_from(&self.device);
         options.image_at = self.image_at;
+        options.as_erofs = self.as_erofs;
         options.backing.clone_from(&self.backing);
         options.disk_snapshot.clone_from(&self.disk_snapshot);
         options.verity = self.root_hash.map(|root| {

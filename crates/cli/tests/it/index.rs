@@ -10,7 +10,7 @@ use super::mount_points::in_own_mounts;
 use super::{ok, run_in};
 
 /// A directory `src` with files of all sizes and forms.
-fn tree() -> TempDir {
+pub(super) fn tree() -> TempDir {
     let dir = TempDir::new();
     let mut rng = Rng::new(40);
     let src = dir.join("src");

@@ -11,6 +11,7 @@ mod copy; // directories and tar archives in all directions, compared by program
 mod cpio; // archives of cpio, and initramfs
 mod delta; // patches between images, made and applied
 mod disk_files; // disk files of virtual machines
+mod dual; // images that are EROFS images, too
 mod erofs; // EROFS images
 mod escapes; // names that would steer a terminal, printed by every command
 mod examples; // every command in README.md and in the help texts

@@ -1,4 +1,5 @@
-//! Further devices: images of the source, whose data stays where it is.
+//! Further devices: images of the source, whose data stays where it is. One can be in the same file
+//! as the image, which then lies behind it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct DataDevice {
     len: u64,
     tag: Vec<u8>,
     pub(crate) bytes: Arc<dyn ReadAt>,
+    /// Whether it is the beginning of the file that the image is written to.
+    is_beneath: bool,
 }
 
 impl DataDevice {
@@ -48,7 +51,19 @@ impl DataDevice {
             len: size - size % BLOCK_BYTES as u64,
             tag: tag.to_vec(),
             bytes,
+            is_beneath: false,
         })
+    }
+
+    /// The same for the first `len` bytes of the output, which hold an image that leaves bytes 1024
+    /// to 4095 to the superblock of this one and to the tag. All else goes behind it.
+    #[must_use]
+    pub fn beneath(self, len: u64) -> DataDevice {
+        DataDevice {
+            len: len.next_multiple_of(BLOCK_BYTES as u64),
+            is_beneath: true,
+            ..self
+        }
     }
 }
 
@@ -62,9 +77,32 @@ impl fmt::Debug for DataDevice {
     }
 }
 
+/// The image in the same file.
+fn beneath(devices: &[DataDevice]) -> Option<&DataDevice> {
+    devices.iter().find(|device| device.is_beneath)
+}
+
+/// The tag of the image in the same file.
+pub(crate) fn tag_beneath(devices: &[DataDevice]) -> Option<&[u8]> {
+    beneath(devices).map(|device| &device.tag[..])
+}
+
+/// Where everything but the superblock begins.
+pub(crate) fn begin(devices: &[DataDevice]) -> u64 {
+    beneath(devices).map_or(BLOCK_BYTES as u64, |device| device.len)
+}
+
+/// Whether the image has a device table.
+pub(crate) fn has_further(devices: &[DataDevice]) -> bool {
+    devices.iter().any(|device| !device.is_beneath)
+}
+
 /// The devices, each with its place in the common address space.
 fn placed(devices: &[DataDevice]) -> impl Iterator<Item = (u64, &DataDevice)> {
     devices.iter().scan(DEVICES_AT, |next, device| {
+        if device.is_beneath {
+            return Some((0, device));
+        }
         let at = *next;
         // With a gap, so that no file seems to go on there.
         *next = at.saturating_add(device.len + BLOCK_BYTES as u64);
@@ -94,7 +132,7 @@ pub(crate) fn device_at(devices: &[DataDevice], at: u64) -> Option<(&DataDevice,
 /// The device table, which must be near the beginning of the image.
 pub(crate) fn device_table(devices: &[DataDevice]) -> Result<Vec<u8>> {
     let mut table = Vec::new();
-    for (at, device) in placed(devices) {
+    for (at, device) in placed(devices).filter(|(_, device)| !device.is_beneath) {
         if at + device.len > DEVICES_END {
             return Err(Error::Limit("further devices of more than 512 PiB"));
         }
@@ -113,7 +151,7 @@ pub(crate) fn device_table(devices: &[DataDevice]) -> Result<Vec<u8>> {
 
 /// Checks that an image of these bytes ends before its further devices begin.
 pub(crate) fn check_end(devices: &[DataDevice], bytes: u64) -> Result<()> {
-    if !devices.is_empty() && bytes > DEVICES_AT {
+    if has_further(devices) && bytes > DEVICES_AT {
         return Err(Error::Limit("more than 1 TiB beside further devices"));
     }
     Ok(())

@@ -3,9 +3,11 @@
 use tree::{ImageSummary, Inventory, Lost, Output, Parallel, Result, WrittenChecksums, ordered};
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2, block_number};
+use super::devices::{begin, tag_beneath};
 use super::encode::UnitEncoder;
 use super::options::{ErofsSummary, Options};
 use super::unit::PlacedUnit;
+use crate::superblock::SUPERBLOCK_AT;
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -37,7 +39,7 @@ impl<'a> ImageWriter<'a> {
             options,
             parallel,
             output,
-            at: BLOCK_BYTES as u64,
+            at: begin(&options.devices),
             written: WrittenChecksums::new(),
             lost: Lost::default(),
             summary: ErofsSummary {
@@ -49,6 +51,15 @@ impl<'a> ImageWriter<'a> {
                 ..ErofsSummary::default()
             },
         }
+    }
+
+    /// Writes the first block, or as much of it as an image in the same file leaves.
+    pub(crate) fn put_first_block(&mut self, block: &[u8; BLOCK_BYTES]) -> Result<()> {
+        let from = match tag_beneath(&self.options.devices) {
+            Some(_) => SUPERBLOCK_AT,
+            None => 0,
+        };
+        Ok(self.output.write_all_at(&block[from as usize..], from)?)
     }
 
     /// Appends to the image.

@@ -85,7 +85,7 @@ pub fn create(
 impl<'a> ImageWriter<'a> {
     fn write(&mut self, scratch: &Scratch, progress: &dyn Progress) -> Result<()> {
         // A device may have an old superblock, whose image is gone from now on.
-        self.output.write_all_at(&[0; BLOCK_BYTES], 0)?;
+        self.put_first_block(&[0; BLOCK_BYTES])?;
         self.put(&devices::device_table(&self.options.devices)?)?;
         self.align()?;
         let duplicates = if self.options.duplicates {
@@ -127,10 +127,11 @@ impl<'a> ImageWriter<'a> {
         self.finish(&content, &layout, made)?;
         if self.options.verify.decodes_encoded() {
             let written = self.output.reader()?;
-            let start = BLOCK_BYTES as u64;
+            let start = devices::begin(&self.options.devices);
             self.written.compare(&*written, start, self.parallel)?;
             let mut sources: Vec<Box<dyn ReadAt>> = vec![Box::new(WindowReader::new(written)?)];
-            for device in &self.options.devices {
+            let further = devices::has_further(&self.options.devices);
+            for device in self.options.devices.iter().filter(|_| further) {
                 sources.push(Box::new(Arc::clone(&device.bytes)));
             }
             let image = Erofs::open(sources)?;

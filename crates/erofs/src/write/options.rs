@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use codec::{Algorithm, Encoder, Settings};
 use tree::{Error, ImageSummary, Result, Time, Verify, setters};
 
-use super::devices::DataDevice;
+use super::block::BLOCK_BYTES;
+use super::devices::{DataDevice, begin};
 use super::old::OldErofs;
 use crate::kernel::Kernel;
 
@@ -194,6 +195,9 @@ impl Options {
         }
         if u16::try_from(self.devices.len()).is_err() {
             return invalid("an EROFS image has at most 65,535 further devices");
+        }
+        if begin(&self.devices) > BLOCK_BYTES as u64 && self.devices.len() > 1 {
+            return invalid("an EROFS image behind another in one file has no further devices");
         }
         let Some(settings) = &self.compression else {
             if !self.devices.is_empty() {

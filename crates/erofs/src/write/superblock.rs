@@ -3,15 +3,15 @@
 use tree::{Result, Sha256, uuid_of};
 
 use super::block::{BLOCK_BYTES, BLOCK_LOG2, block_number};
-use super::devices::check_end;
+use super::devices::{check_end, has_further, tag_beneath};
 use super::image::ImageWriter;
 use super::layout::{ImageContent, InodeLayout};
 use super::options::Options;
 use super::unit::Codec;
 use super::xattrs::digest_prefix;
 use crate::superblock::{
-    DEVICE_SLOT_BYTES, MAGIC, METABOX_AT, SLOT_BYTES, SUPERBLOCK_AT, SUPERBLOCK_BYTES, compat,
-    incompat,
+    DEVICE_SLOT_BYTES, MAGIC, METABOX_AT, SLOT_BYTES, SUPERBLOCK_AT, SUPERBLOCK_BYTES, TAG_AT,
+    compat, incompat,
 };
 
 /// The largest distance of matches in LZ4.
@@ -37,7 +37,7 @@ impl ImageWriter<'_> {
         // Data that was taken back may have reached further.
         self.output.set_len(self.at)?;
         check_end(&self.options.devices, self.at)?;
-        let mut block = vec![0; BLOCK_BYTES];
+        let mut block = [0; BLOCK_BYTES];
         let at = SUPERBLOCK_AT as usize;
         let mut put = |field: usize, bytes: &[u8]| {
             block[at + field..at + field + bytes.len()].copy_from_slice(bytes);
@@ -53,7 +53,7 @@ impl ImageWriter<'_> {
                 incompat::FRAGMENTS,
             ),
             (options.has_records(), incompat::LAYOUT_48BIT),
-            (!options.devices.is_empty(), incompat::DEVICE_TABLE),
+            (has_further(&options.devices), incompat::DEVICE_TABLE),
             (options.content_digest, incompat::XATTR_PREFIXES),
             (layout.metabox.is_some(), incompat::METABOX),
         ];
@@ -106,7 +106,7 @@ impl ImageWriter<'_> {
                 field += settings.len().next_multiple_of(4);
             }
         }
-        if !options.devices.is_empty() {
+        if has_further(&options.devices) {
             put(86, &(options.devices.len() as u16).to_le_bytes());
             // The table is in the block behind this one.
             put(
@@ -126,6 +126,9 @@ impl ImageWriter<'_> {
         let packed = layout.packed.as_ref().map_or(0, |file| file.nid.into());
         put(96, &u64::to_le_bytes(packed));
         put(108, &made.to_le_bytes());
+        if let Some(tag) = tag_beneath(&options.devices) {
+            block[TAG_AT..TAG_AT + tag.len()].copy_from_slice(tag);
+        }
         let mut digest = Sha256::new();
         digest.update(&self.written.digest());
         digest.update(&block);
@@ -133,7 +136,7 @@ impl ImageWriter<'_> {
         block[at + 48..at + 64].copy_from_slice(&uuid);
         let checksum = !crc32c::crc32c(&block[at..]);
         block[at + 4..at + 8].copy_from_slice(&checksum.to_le_bytes());
-        self.output.write_all_at(&block, 0)?;
+        self.put_first_block(&block)?;
         self.summary.uuid = uuid;
         self.summary.image.image_bytes = self.at;
         Ok(())

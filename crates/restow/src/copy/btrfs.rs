@@ -6,8 +6,8 @@ use btrfs::{NewSubvolume, object};
 use tree::{Output, OutputPath, Progress};
 
 use super::job::CopyJob;
-use super::reuse;
 use super::summary::{CopySummary, Unpreserved, lost_xattrs};
+use super::{dual, reuse};
 use crate::error::{During, refuse};
 use crate::{Error, Result, is_same_file, text};
 
@@ -32,6 +32,12 @@ pub(super) fn write(
         .duplicates(all.duplicates)
         .skip_unreadable(all.skips())
         .verify(all.verify);
+    let options = if all.dual {
+        // Without free space, Linux can only read the image.
+        options.slack(Some(0))
+    } else {
+        options
+    };
     refuse_same_devices(job)?;
     let tree = job.tree_output()?;
     let mut outputs = vec![job.output()?];
@@ -44,8 +50,12 @@ pub(super) fn write(
         outputs.push(opened.during(|| format!("create {}", text::of_host_path(path, "-")))?);
     }
     let made = btrfs::create_on_devices(inventory, &options, all.parallel, progress, &outputs);
-    let made = job.name_error(made)?;
-    let output = finish_devices(job, outputs)?;
+    let mut made = job.name_error(made)?;
+    let mut output = finish_devices(job, outputs)?;
+    let face = dual::add(job, &mut output, made.image.image_bytes)?;
+    if let Some(face) = &face {
+        made.image.image_bytes = face.image.image_bytes;
+    }
     let bytes = |made: &btrfs::CreateSummary| made.image.image_bytes;
     let (mut summary, verity) = job.finish_image(Ok(made), (output, tree), bytes)?;
     let image = &mut summary.image;
@@ -61,6 +71,9 @@ pub(super) fn write(
     let links = std::mem::take(&mut summary.split_links);
     let links = links.into_iter().map(Unpreserved::Links);
     result.unpreserved.extend(links);
+    if let Some(face) = face {
+        dual::describe(face, &mut result);
+    }
     let is_read_only = !summary.is_writable && options.slack.is_none();
     result.read_only = is_read_only.then_some(summary.can_delete);
     result.btrfs = Some(summary);
@@ -73,6 +86,9 @@ fn refuse_same_devices(job: &CopyJob<'_>) -> Result<()> {
     let options = job.options;
     if options.devices.is_empty() {
         return Ok(());
+    }
+    if options.dual {
+        refuse!("an image that is also an EROFS image has one device");
     }
     if options.verity.is_some() {
         refuse!("a hash tree is for an image of one device");

@@ -3,6 +3,7 @@
 mod btrfs;
 mod cpio;
 mod directory;
+mod dual;
 mod erofs;
 mod format;
 mod image;

@@ -81,6 +81,9 @@ pub struct CopyOptions {
     /// btrfs images: the further devices of the file system, new files or block devices, of which
     /// the destination is the first one.
     pub devices: Vec<PathBuf>,
+    /// SquashFS and btrfs images: also make an EROFS image in the same file, for which the options
+    /// of EROFS images count. It names the data of the other one; that of btrfs has no free space.
+    pub dual: bool,
     /// btrfs images: directories that become subvolumes, beside the subvolumes of a btrfs source.
     pub subvolumes: Vec<NewSubvolume>,
     /// btrfs images: attributes that files get, by path. [`FileAttributes::NO_COW`] is inherited by
@@ -183,6 +186,7 @@ impl Default for CopyOptions {
             priorities: None,
             btrfs: btrfs::Options::default(),
             devices: Vec::new(),
+            dual: false,
             subvolumes: Vec::new(),
             attributes: Vec::new(),
             stream: StreamOptions::default(),
@@ -222,6 +226,7 @@ setters!(CopyOptions {
     priorities: Option<Priorities>,
     btrfs: btrfs::Options,
     devices: Vec<PathBuf>,
+    dual: bool,
     subvolumes: Vec<NewSubvolume>,
     attributes: Vec<(Vec<u8>, FileAttributes)>,
     stream: StreamOptions,

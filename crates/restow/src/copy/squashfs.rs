@@ -4,10 +4,13 @@ use squashfs::{CreateSummary, Options};
 use tree::Progress;
 
 use super::job::CopyJob;
-use super::reuse;
 use super::summary::{CopySummary, Unpreserved, lost_xattrs};
+use super::{dual, reuse};
 use crate::error::refuse;
 use crate::{Error, Result, text};
+
+/// Bytes of the first block of an EROFS image in the same file.
+const BLOCK_BYTES: u64 = 4096;
 
 /// Writes a SquashFS image.
 ///
@@ -23,9 +26,17 @@ pub(super) fn write(
     let mut output = job.output()?;
     let parallel = job.options.parallel;
     let made = squashfs::create(&job.inventory, &options, parallel, progress, &mut output);
+    let mut made = job.name_error(made)?;
+    let face = dual::add(job, &mut output, made.image.image_bytes)?;
+    if let Some(face) = &face {
+        made.image.image_bytes = face.image.image_bytes;
+    }
     let bytes = |made: &CreateSummary| made.image.image_bytes;
-    let (made, verity) = job.finish_image(made, (output, tree), bytes)?;
+    let (made, verity) = job.finish_image(Ok(made), (output, tree), bytes)?;
     let mut result = summary(job, made);
+    if let Some(face) = face {
+        dual::describe(face, &mut result);
+    }
     result.verity = verity;
     Ok(result)
 }
@@ -45,6 +56,7 @@ pub(super) fn options(job: &CopyJob<'_>, warn: &mut dyn FnMut(Error)) -> Result<
         .epoch(all.epoch)
         .priorities(priorities.map_or(Vec::new(), |list| list.of(inventory)))
         .packing(job.packing())
+        .data_begin(if all.dual { BLOCK_BYTES } else { 0 })
         .keep_blocks(!all.recompress)
         .old(reuse::squashfs(job, warn)?)
         .skip_unreadable(all.skips())

@@ -124,6 +124,8 @@ pub enum CopyNote {
     Recoded(u64, &'static str),
     /// Compressed data was encoded again, which an EROFS image for Linux 6.15 keeps as it is.
     NewerKeeps,
+    /// The image is a btrfs and an EROFS image at once.
+    Dual,
     /// Compressed extents that were written decompressed, and the reason.
     Decompressed(u64, String),
 }
