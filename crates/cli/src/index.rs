@@ -1,5 +1,6 @@
 //! `restow index`: EROFS images of metadata alone.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use restow::{Address, CopyNote, CopyOptions, CopySummary, Format, Kernel, Source
 use tree::json::Object;
 
 use crate::bar::Bar;
-use crate::copy::CopyWords;
+use crate::copy::{CopyWords, split};
 use crate::message::tell;
 use crate::options::{ThreadArgs, epoch, erofs_settings, open_options};
 use crate::text;
@@ -49,6 +50,10 @@ Examples:
                                          a file system on two devices
   restow index src.squashfs live.squashfs layers.erofs
                                          two layers
+  restow index --with disk.btrfs:monday=snapshots/monday src.squashfs merged.erofs
+                                         one tree of both
+  restow index --update disk.btrfs:monday monday.erofs
+                                         only if monday was replaced
   restow index src.squashfs out.erofs && restow check --device src.squashfs out.erofs
 
 Mount the first one with `mount -t erofs -o ro,device=$(losetup -rf --show src.squashfs) out.erofs DIR`, several
@@ -71,6 +76,10 @@ pub(crate) struct Index {
     #[arg(long, value_name = "IMAGE")]
     device: Vec<PathBuf>,
 
+    /// Add IMAGE in the directory PATH of the tree, over what is there (repeatable)
+    #[arg(long, value_name = "IMAGE[=PATH]")]
+    with: Vec<OsString>,
+
     /// Make an image that Linux VERSION and newer can read
     ///
     /// Before 6.15, only the data of btrfs can be named, of the codec of --compress.
@@ -83,8 +92,13 @@ pub(crate) struct Index {
     compress: String,
 
     /// Replace the file OUT if it exists, once the new one is complete
-    #[arg(long)]
+    #[arg(long, conflicts_with = "update")]
     overwrite: bool,
+
+    /// Replace OUT if an image changed since OUT was made, and otherwise leave it as it is; other
+    /// options are not compared
+    #[arg(long)]
+    update: bool,
 
     /// Print only errors, and properties that could not be preserved
     #[arg(short, long)]
@@ -119,11 +133,36 @@ fn index(args: &Index) -> Result<bool> {
         .min_kernel(args.min_kernel);
     let images = args.images.iter().map(|image| Address::of(image));
     let images = images.collect::<Result<Vec<_>, _>>()?;
+    let with = args.with.iter().map(|words| {
+        let (image, at) = split(words);
+        Ok((Address::of(&image)?, at))
+    });
+    let with = with.collect::<Result<Vec<_>>>()?;
+    if args.update && args.out.symlink_metadata().is_ok() {
+        let all = images.iter().chain(with.iter().map(|(image, _)| image));
+        if restow::is_current_index(all, &args.device, &args.out)? {
+            return current(args);
+        }
+        options.overwrite = true;
+    }
     let bar = Bar::new("indexed", args.quiet);
-    let made = restow::index(&images, &args.device, &args.out, options, &bar);
+    let made = restow::index(&images, &with, &args.device, &args.out, options, &bar);
     bar.finish();
     let (source, summary) = made?;
     report(args, &source, &summary, start)
+}
+
+/// Says that OUT stays as it is.
+fn current(args: &Index) -> Result<bool> {
+    if args.json {
+        let object = Object::of_schema("index", VERSION)
+            .name("destination", args.out.as_os_str().as_bytes())
+            .flag("current", true);
+        writeln!(io::stdout().lock(), "{}", object.line())?;
+    } else if !args.quiet {
+        tell("OUT is an index of the images as they are");
+    }
+    Ok(true)
 }
 
 fn report(

@@ -34,7 +34,7 @@ pub(crate) struct IndexedImage {
 
 impl IndexedImage {
     /// The record in the device table of an EROFS image, if restow made it an index.
-    fn of_tag(tag: &[u8; TAG_BYTES]) -> Option<IndexedImage> {
+    pub(crate) fn of_tag(tag: &[u8; TAG_BYTES]) -> Option<IndexedImage> {
         let rest = tag.strip_prefix(MAGIC)?;
         let (&[format], rest) = rest.split_first_chunk()?;
         let format = match format {

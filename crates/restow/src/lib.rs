@@ -51,7 +51,7 @@ pub use copy::{
 };
 pub use disk_file::{DiskFile, DiskLayer};
 pub use error::{Error, Result};
-pub use index::index;
+pub use index::{index, is_current_index};
 pub use input::Input;
 #[cfg(feature = "remote")]
 pub use object::Surroundings;

@@ -165,7 +165,7 @@ fn open_further(args: &Copy, path: &Path, source: &SourceArgs) -> Result<SourceT
 
 /// `SRC2` or `SRC2=PATH`, taken apart at the last `=`, unless there is a file with the whole name,
 /// or it is in the query of an object.
-fn split(words: &OsString) -> (PathBuf, &[u8]) {
+pub(crate) fn split(words: &OsString) -> (PathBuf, &[u8]) {
     let bytes = words.as_bytes();
     let equals = bytes.iter().rposition(|&byte| byte == b'=');
     let is_web = bytes.starts_with(b"https://") || bytes.starts_with(b"http://");

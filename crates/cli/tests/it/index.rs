@@ -111,6 +111,13 @@ fn linux_mounts_indexes() {
         );
         in_own_mounts(dir.path(), &script);
     }
+    let script = "$restow copy -q src r.btrfs --add-device s.btrfs --data raid1; mkdir -p m\n\
+        $restow index -q --overwrite --device s.btrfs r.btrfs x.erofs\n\
+        one=$(losetup -rf --show r.btrfs); two=$(losetup -rf --show s.btrfs)\n\
+        trap 'losetup -d $one $two' EXIT\n\
+        mount -t erofs -o ro,device=$one,device=$two x.erofs m\n\
+        diff -r --no-dereference m src; umount m\n";
+    in_own_mounts(dir.path(), script);
 }
 
 #[test]
@@ -207,6 +214,45 @@ fn later_images_lie_over_earlier_ones() {
     let swapped = "check --device b.btrfs --device a.squashfs x.erofs";
     let (code, _, said) = run_in(dir.path(), swapped.split(' '));
     assert_eq!(code, 2, "{said}");
+}
+
+#[test]
+fn an_index_is_updated_only_if_an_image_changed() {
+    let dir = tree();
+    ok(&dir, "copy -q src a.btrfs");
+    ok(&dir, "copy -q src/d b.squashfs");
+    let line = "index --update --with b.squashfs=more/d a.btrfs x.erofs";
+    ok(&dir, line);
+    let first = fs::read(dir.join("x.erofs")).unwrap();
+    let (_, said) = ok(&dir, line);
+    assert!(said.contains("as they are"), "{said}");
+    let (out, _) = ok(&dir, &line.replace("index", "index --json"));
+    assert_eq!(object_of(&out)["current"], Json::Flag(true));
+    let devices = "--device a.btrfs --device b.squashfs";
+    ok(&dir, &format!("check {devices} x.erofs"));
+    ok(&dir, "copy -q --with src/d=more/d src merged");
+    ok(
+        &dir,
+        &format!("diff --ignore mtime {devices} x.erofs merged"),
+    );
+    ok(&dir, "copy -q --overwrite src a.btrfs --exclude d/text1");
+    ok(&dir, line);
+    assert!(first != fs::read(dir.join("x.erofs")).unwrap());
+    ok(&dir, &format!("check {devices} x.erofs"));
+    ok(&dir, "copy -q src y.erofs");
+    for out in ["y.erofs", "b.squashfs"] {
+        let line = format!("index --update a.btrfs {out}");
+        let (code, _, said) = run_in(dir.path(), line.split(' '));
+        assert_eq!((code, said.contains("not replaced")), (2, true), "{said}");
+    }
+    // Of two copies on two devices, one is named.
+    ok(
+        &dir,
+        "copy -q src c.btrfs --add-device d.btrfs --data raid1",
+    );
+    let (out, _) = ok(&dir, "index --json --device d.btrfs c.btrfs r.erofs");
+    assert_eq!(object_of(&out)["stored_bytes"].number(), 0);
+    ok(&dir, "diff --device c.btrfs --device d.btrfs r.erofs src");
 }
 
 /// A new snapshot leaves the indexes of others valid; a change of the subvolume does not.

@@ -36,7 +36,7 @@ fn pairs(dir: &TempDir) -> Vec<(Vec<u8>, Arc<Vec<u8>>)> {
         let mut options = CopyOptions::default();
         options.erofs = options.erofs.min_kernel(Kernel(kernel.0, kernel.1));
         let address = Address::of(&image).unwrap();
-        restow::index(&[address], &[], &out, options, &NoProgress).unwrap();
+        restow::index(&[address], &[], &[], &out, options, &NoProgress).unwrap();
         pairs.push((fs::read(&out).unwrap(), Arc::new(fs::read(&image).unwrap())));
     }
     pairs
