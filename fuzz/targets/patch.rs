@@ -5,7 +5,7 @@
 //! `cargo +nightly fuzz run patch`
 #![no_main]
 
-use delta::{ApplyOptions, Destination, Patch};
+use patch::{ApplyOptions, Destination, Patch};
 use libfuzzer_sys::fuzz_target;
 use tree::{MemoryResult, NoProgress, sha256};
 

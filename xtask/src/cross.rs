@@ -53,7 +53,7 @@ const TARGETS: [CrossTarget; 3] = [
 ];
 
 /// The libraries that build for every processor.
-const LIBRARIES: [&str; 10] = [
+const LIBRARIES: [&str; 11] = [
     "xxhash",
     "lzo",
     "zstd",
@@ -63,6 +63,7 @@ const LIBRARIES: [&str; 10] = [
     "btrfs",
     "erofs",
     "oci",
+    "patch",
     "sendstream",
 ];
 

@@ -148,7 +148,7 @@ const TASKS: &[(&str, Task, &str)] = &[
     (
         "static",
         package::static_program,
-        "the command as one file that needs no library (musl), tried in an empty root",
+        "the command and restow-patch, each as one file that needs no library (musl), tried in an empty root",
     ),
     (
         "deb",

@@ -15,6 +15,9 @@ use crate::tools::{ensure_target, is_there, target_dir};
 /// The target of the static program: musl is linked into it.
 const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
 
+/// The length of `restow-patch`, which devices hold beside their system.
+const PATCH_BYTES_MAX: u64 = 1_000_000;
+
 /// Who answers for the Debian package.
 const MAINTAINER: &str = "The restow authors <restow@packages.invalid>";
 
@@ -58,6 +61,30 @@ pub(crate) fn static_program(report: &mut Report, _: &[String]) {
         let program = target_dir().join(STATIC_TARGET).join("release/restow");
         outcome(runs_in_an_empty_root(&program))
     });
+    for (kind, features) in [("", &["--features", "encode"][..]), (", no encoder", &[])] {
+        report.step(&format!("static: restow-patch{kind}"), || {
+            if let Err(reason) = ensure_target(STATIC_TARGET) {
+                return Outcome::skipped(reason);
+            }
+            let mut build = cargo(["build", "--profile", "small", "--locked"]);
+            let package = ["--package", "restow-patch", "--no-default-features"];
+            let built = run(build
+                .args(package)
+                .args(["--target", STATIC_TARGET])
+                .args(features));
+            if !built.failed.is_empty() {
+                return built;
+            }
+            let program = target_dir().join(STATIC_TARGET).join("small/restow-patch");
+            let is_small = || match at(&program, fs::metadata(&program))?.len() {
+                bytes if bytes > PATCH_BYTES_MAX => Err(format!(
+                    "restow-patch has {bytes} bytes; {PATCH_BYTES_MAX} are allowed"
+                )),
+                _ => Ok(()),
+            };
+            outcome(runs_in_an_empty_root(&program).and_then(|()| is_small()))
+        });
+    }
 }
 
 /// The Debian package, in the folder that is named; built, inspected, installed and removed.
@@ -158,7 +185,7 @@ fn runs_in_an_empty_root(program: &Path) -> Result<(), String> {
     let empty = target_dir().join("package/empty");
     let _ = fs::remove_dir_all(&empty);
     at(&empty, fs::create_dir_all(&empty))?;
-    at(program, fs::copy(program, empty.join("restow")))?;
+    at(program, fs::copy(program, empty.join("program")))?;
     // Without root, a user namespace gives the right to change the root.
     let mut chroot = Command::new("unshare");
     chroot
@@ -171,7 +198,7 @@ fn runs_in_an_empty_root(program: &Path) -> Result<(), String> {
     } else {
         direct
     };
-    let version = output_of(command.args(["/restow", "--version"]))?;
+    let version = output_of(command.args(["/program", "--version"]))?;
     println!("in an empty root: {}", version.trim());
     Ok(())
 }

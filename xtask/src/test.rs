@@ -37,6 +37,7 @@ const SHARES: &[(&str, u64)] = &[
     ("crates/btrfs", 20),
     ("crates/erofs", 8),
     ("crates/oci", 4),
+    ("crates/patch", 2),
     ("crates/delta", 8),
     ("crates/sendstream", 6),
     ("crates/fuse", 2),

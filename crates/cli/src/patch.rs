@@ -1,14 +1,14 @@
 //! `restow patch`: applies a patch.
 
-use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use restow::patch::{APPLY_MEMORY_BYTES, ApplyOptions, Destination, PatchError, PatchFile};
-use restow::{Address, is_same_file};
+use restow::Address;
+use restow::patch::{
+    APPLY_MEMORY_BYTES, ApplyOptions, Destination, PatchError, PatchFile, is_same,
+};
 use tree::Error;
 use tree::json::Object;
 
@@ -125,13 +125,4 @@ fn named(error: PatchError, args: &Patch) -> anyhow::Error {
         "{verb} {}",
         text::of_host_path(path, "standard input")
     ))
-}
-
-/// Whether two paths are one file, or one block device.
-fn is_same(first: &Path, second: &Path) -> bool {
-    let device = |path: &Path| {
-        let file = fs::metadata(path).ok()?;
-        file.file_type().is_block_device().then(|| file.rdev())
-    };
-    is_same_file(first, second) || device(first).is_some_and(|it| Some(it) == device(second))
 }

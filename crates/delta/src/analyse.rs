@@ -5,11 +5,11 @@ use std::ops::Range;
 use tree::{ReadAt, Result, to_usize};
 use zstd::Frame;
 
-use crate::encoder::Encoder;
-use crate::format::{ENCODERS_MAX, Source};
 use crate::index::{Anchor, anchors};
 use crate::old::{OldFile, Recent, decoded, is_table, read, tables};
 use crate::scan::{Segment, SegmentKind};
+use patch::Encoder;
+use patch::format::{ENCODERS_MAX, Source};
 
 /// Frames that are tried with all levels one after the other without success before the others are
 /// taken to be of another encoder.
@@ -224,7 +224,7 @@ impl<'a> Analysis<'a> {
             }
             worker.encoded.resize(room.max(worker.encoded.len()), 0);
             let len = encoder.encode(&mut worker.encoded, content, &mut worker.encoding);
-            len.is_ok_and(|len| worker.encoded[..len] == *stored)
+            len.is_some_and(|len| worker.encoded[..len] == *stored)
         })
     }
 

@@ -7,15 +7,14 @@ use tree::{Error, Output, Parallel, Progress, ReadAt, Result, Sha256, ordered, t
 use zstd::{Dictionary, Params};
 
 use crate::analyse::{Analysis, Piece, Step, Worker};
-use crate::apply::shared_memory;
-use crate::encoder::Encoder;
-use crate::format::{
-    ENCODERS_MAX, HEADER_BYTES, Header, Operation, OperationWriter, PART_HEADER_BYTES,
-    PART_NEW_BYTES_MAX, PartHeader, Source, emit_sources, part_memory,
-};
 use crate::old::{OldFile, source_of};
 use crate::scan::{SegmentKind, scan};
-use crate::{APPLY_MEMORY_BYTES, destination::HEAD_BYTES};
+use patch::Encoder;
+use patch::format::{
+    APPLY_MEMORY_BYTES, ENCODERS_MAX, HEAD_BYTES, HEADER_BYTES, Header, Operation, OperationWriter,
+    PART_HEADER_BYTES, PART_NEW_BYTES_MAX, PartHeader, Source, emit_sources, part_memory,
+    shared_memory,
+};
 
 /// Segments that are looked at together, with the knowledge from those before.
 const BATCH: usize = 64;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use tree::{Parallel, Progress, ReadAt, Result, ordered, to_u64, to_usize};
 use xxhash::xxh64;
 
-use crate::format::Source;
 use crate::index::{Anchor, AnchorIndex, anchors};
 use crate::scan::{Segment, SegmentKind, scan};
+use patch::format::Source;
 
 /// Copies of plain bytes are at least this long; shorter repeats are left to zstd.
 const COPY_BYTES_MIN: usize = 256;

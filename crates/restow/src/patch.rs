@@ -1,6 +1,5 @@
 //! Patches between two files, made and applied.
 
-pub use ::delta::{
-    APPLY_MEMORY_BYTES, Applied, ApplyOptions, DeltaOptions, DeltaSummary, Destination, Header,
-    Patch, PatchError, PatchFile, make,
-};
+pub use ::delta::{DeltaOptions, DeltaSummary, make};
+pub use ::patch::format::{APPLY_MEMORY_BYTES, Header};
+pub use ::patch::{Applied, ApplyOptions, Destination, Patch, PatchError, PatchFile, is_same};

@@ -155,7 +155,8 @@ pub(super) fn glob_re_exports(repository: &Repository) -> Vec<Finding> {
 pub(super) fn surroundings(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     let is_library = |path: &str| {
-        path.starts_with("crates/") && !path.starts_with("crates/cli/") && !is_test(path)
+        let is_program = path.starts_with("crates/cli/") || path.ends_with("/src/main.rs");
+        path.starts_with("crates/") && !is_program && !is_test(path)
     };
     for file in repository
         .ending(".rs")

@@ -17,7 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("btrfs", &["codec", "tree", "xxhash"]),
     ("erofs", &["codec", "tree", "xxhash"]),
     ("oci", &["codec", "tree"]),
-    ("delta", &["linux", "tree", "xxhash", "zstd"]),
+    ("patch", &["linux", "tree", "zstd"]),
+    ("delta", &["patch", "tree", "xxhash", "zstd"]),
     ("sendstream", &["codec", "linux", "tree"]),
     ("fuse", &["linux", "tree"]),
     (
@@ -35,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "erofs",
             "linux",
             "oci",
+            "patch",
             "plan",
             "remote",
             "sendstream",

@@ -24,7 +24,7 @@ fn changed_blocks_are_encoded_again() {
         assert!(summary.encoded_blocks > 0, "{block} {level}");
         // The new text is about 35,000 bytes.
         assert!(patch.len() < 60_000, "{block} {level}: {summary:?}");
-        assert!(summary.memory_bytes <= delta::APPLY_MEMORY_BYTES);
+        assert!(summary.memory_bytes <= patch::format::APPLY_MEMORY_BYTES);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Damaged patches, and other old files.
 
-use delta::{ApplyOptions, Destination, Patch, PatchFile};
+use patch::{ApplyOptions, Destination, Patch, PatchFile};
 use testkit::{Rng, TempDir, cases};
 use tree::{NoProgress, Output, sha256};
 

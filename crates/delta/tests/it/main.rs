@@ -3,7 +3,8 @@
 mod apply;
 mod hostile;
 
-use delta::{ApplyOptions, DeltaOptions, DeltaSummary, Destination, Patch, PatchError};
+use delta::{DeltaOptions, DeltaSummary};
+use patch::{ApplyOptions, Destination, Patch, PatchError};
 use testkit::Rng;
 use tree::{MemoryResult, NoProgress, Parallel};
 

@@ -14,19 +14,19 @@ use std::io::{self, Read};
 use tree::{Error, Progress, ReadAt, Sha256, to_u64, to_usize};
 use zstd::{DecodeOptions, Dictionary};
 
-use crate::destination::{Destination, HEAD_BYTES, new_io};
+use crate::PatchError;
+use crate::destination::{Destination, new_io};
 use crate::encoder::Encoder;
 use crate::format::{
-    HEADER_BYTES, Header, Operation, OperationReader, PART_HEADER_BYTES, PartHeader, Source,
-    parse_sources, part_memory, prefix_bytes,
+    APPLY_MEMORY_BYTES, HEAD_BYTES, HEADER_BYTES, Header, Operation, OperationReader,
+    PART_HEADER_BYTES, PartHeader, Source, parse_sources, part_memory, prefix_bytes,
 };
-use crate::{APPLY_MEMORY_BYTES, PatchError};
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 256 << 10;
 
 /// Bytes of memory for the buffers that all parts share.
-pub(crate) fn shared_memory(encoders: &[Encoder]) -> u64 {
+pub fn shared_memory(encoders: &[Encoder]) -> u64 {
     let (encoded, workspace) = encoder_memory(encoders);
     [
         zstd::DECOMPRESS_WORKSPACE_SIZE,
@@ -44,7 +44,7 @@ fn encoder_memory(encoders: &[Encoder]) -> (usize, usize) {
     let content = contents.max().unwrap_or(0);
     let encoded = match content {
         0 => 0,
-        content => zstd::compress_bound(to_usize(content)),
+        content => Encoder::bound(content),
     };
     let workspaces = (encoders.iter()).map(|it| it.workspace_bytes(it.content_bytes_max));
     (encoded, workspaces.max().unwrap_or(0))
@@ -509,7 +509,7 @@ impl<R: Read> Applier<'_, R> {
         }
         let mut encoded = std::mem::take(&mut self.encoded);
         let len = by.encode(&mut encoded, content, &mut self.workspace);
-        let frame = len.ok().and_then(|len| encoded.get(..len));
+        let frame = len.and_then(|len| encoded.get(..len));
         let Some(frame) = frame else {
             let what = "operation of the patch encodes in too little memory";
             return Err(damaged(what, place, bytes));

@@ -5,18 +5,15 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linux::OpenFlags;
 use tree::{Error, Output, OutputKind, OutputTarget, ReadAt, Result, Sha256, to_u64, to_usize};
 
-use crate::{Header, PatchError};
-
-/// Bytes at the beginning of a device that are zeros until all others are verified. They have the
-/// superblock of SquashFS, EROFS and ext4, and the first one of btrfs, at 64 KiB.
-pub(crate) const HEAD_BYTES: usize = 128 << 10;
+use crate::PatchError;
+use crate::format::{HEAD_BYTES, Header};
 
 /// Bytes that are read back at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -184,6 +181,20 @@ impl Destination {
 
 pub(crate) fn new_io(error: io::Error) -> PatchError {
     PatchError::New(error.into())
+}
+
+/// Whether two paths lead to one file, or to one block device: no patch is applied in place.
+pub fn is_same(first: &Path, second: &Path) -> bool {
+    let identity = |path: &Path| {
+        let file = std::fs::metadata(path).ok()?;
+        let is_device = file.file_type().is_block_device();
+        Some(if is_device {
+            (None, file.rdev())
+        } else {
+            (Some(file.dev()), file.ino())
+        })
+    };
+    identity(first).is_some_and(|it| Some(it) == identity(second))
 }
 
 /// A file that a later run goes on with if this one is stopped.

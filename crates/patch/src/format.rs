@@ -1,4 +1,4 @@
-//! The records of a patch; docs/formats/patch.md describes them.
+//! The records of a patch, as its maker needs them; docs/formats/patch.md describes them.
 #![cfg_attr(
     not(test),
     warn(
@@ -11,6 +11,7 @@
 
 use tree::{Error, Result, sha256, to_u64, to_usize};
 
+pub use crate::apply::shared_memory;
 use crate::encoder::Encoder;
 
 /// The first bytes: no text, and changed by a transfer as text.
@@ -19,23 +20,31 @@ const VERSION: u32 = 1;
 /// The algorithm of an encoder: Zstandard.
 const ZSTD: u8 = 1;
 
+/// Bytes of memory that the buffers of a patch take at most, unless more are allowed: with the
+/// program itself, less than 16 MB.
+pub const APPLY_MEMORY_BYTES: u64 = 13 << 20;
+
+/// Bytes at the beginning of a device that are zeros until all others are verified, so that the
+/// first part ends there. They have the superblock of SquashFS, EROFS and ext4, and the first one
+/// of btrfs, at 64 KiB.
+pub const HEAD_BYTES: usize = 128 << 10;
+
 /// The length of the header; its last bytes are the SHA-256 of those before.
-pub(crate) const HEADER_BYTES: usize = 512;
+pub const HEADER_BYTES: usize = 512;
 const HEADER_DIGEST_AT: usize = HEADER_BYTES - 32;
 const ENCODERS_AT: usize = 112;
 /// As many as have room in the header, with 44 bytes each.
-pub(crate) const ENCODERS_MAX: usize = 8;
+pub const ENCODERS_MAX: usize = 8;
 
 /// The length of the header of a part; its first bytes are the SHA-256 of all that follows in the
 /// part.
-pub(crate) const PART_HEADER_BYTES: usize = 88;
+pub const PART_HEADER_BYTES: usize = 88;
 
 /// Bytes of NEW in a part: the unit that `--resume` verifies, and may have to write again.
-pub(crate) const PART_NEW_BYTES_MAX: u64 = 64 << 20;
+pub const PART_NEW_BYTES_MAX: u64 = 64 << 20;
 
 /// The header of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Header {
     /// The length of the old file.
     pub old_bytes: u64,
@@ -49,11 +58,13 @@ pub struct Header {
     pub memory_bytes: u64,
     /// The number of parts.
     pub parts: u32,
-    pub(crate) encoders: Vec<Encoder>,
+    /// The encoders that operations name by their number.
+    pub encoders: Vec<Encoder>,
 }
 
 impl Header {
-    pub(crate) fn emit(&self) -> [u8; HEADER_BYTES] {
+    /// Emits the header with its digest.
+    pub fn emit(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(self.parts.to_le_bytes());
@@ -136,8 +147,7 @@ fn parse_encoder(fields: &mut Fields<'_>) -> Result<Encoder> {
         content_bytes_max: fields.u32()?,
         probe_sha256: fields.array()?,
     };
-    let levels = zstd::LEVEL_MIN..=zstd::LEVEL_MAX;
-    if encoder.level == 0 || !levels.contains(&encoder.level.into()) {
+    if !encoder.has_level() {
         let got = u64::from(encoder.level.unsigned_abs());
         return Err(Error::corrupt(
             "encoder of the patch has no such level",
@@ -150,25 +160,26 @@ fn parse_encoder(fields: &mut Fields<'_>) -> Result<Encoder> {
 
 /// The header of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PartHeader {
+pub struct PartHeader {
     /// Of all bytes of the part after this digest.
-    pub(crate) sha256: [u8; 32],
+    pub sha256: [u8; 32],
     /// Of the bytes of NEW that the part makes.
-    pub(crate) new_sha256: [u8; 32],
-    pub(crate) new_bytes: u64,
+    pub new_sha256: [u8; 32],
+    /// Their number.
+    pub new_bytes: u64,
     /// The length of the list of sources.
-    pub(crate) sources_bytes: u32,
+    pub sources_bytes: u32,
     /// The length of the zstd frame.
-    pub(crate) frame_bytes: u32,
+    pub frame_bytes: u32,
     /// The length of its content.
-    pub(crate) content_bytes: u32,
+    pub content_bytes: u32,
     /// The length of the operations at the beginning of the content.
-    pub(crate) operations_bytes: u32,
+    pub operations_bytes: u32,
 }
 
 impl PartHeader {
     /// Emits the header, with the digest over it and the rest of the part.
-    pub(crate) fn emit(&self, sources: &[u8], frame: &[u8]) -> [u8; PART_HEADER_BYTES] {
+    pub fn emit(&self, sources: &[u8], frame: &[u8]) -> [u8; PART_HEADER_BYTES] {
         let mut bytes = self.new_sha256.to_vec();
         bytes.extend(self.new_bytes.to_le_bytes());
         for len in [
@@ -212,7 +223,7 @@ impl PartHeader {
     }
 
     /// Bytes after the header.
-    pub(crate) fn packed_bytes(&self) -> u64 {
+    pub fn packed_bytes(&self) -> u64 {
         u64::from(self.sources_bytes).saturating_add(self.frame_bytes.into())
     }
 }
@@ -220,16 +231,18 @@ impl PartHeader {
 /// A stretch of OLD, or of NEW as far as it is made, that precedes the content of a part as the
 /// prefix of its frame. Offsets of NEW begin behind those of OLD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Source {
-    pub(crate) at: u64,
-    pub(crate) stored_bytes: u32,
+pub struct Source {
+    /// Where it begins.
+    pub at: u64,
+    /// Its length there.
+    pub stored_bytes: u32,
     /// The length of the content, if the stretch is a zstd frame that is decoded; otherwise 0.
-    pub(crate) content_bytes: u32,
+    pub content_bytes: u32,
 }
 
 impl Source {
     /// Bytes of the prefix.
-    pub(crate) fn prefix_bytes(&self) -> u64 {
+    pub fn prefix_bytes(&self) -> u64 {
         match self.content_bytes {
             0 => self.stored_bytes.into(),
             content => content.into(),
@@ -244,13 +257,14 @@ impl Source {
         }
     }
 
-    pub(crate) fn end(&self) -> u64 {
+    /// Where it ends.
+    pub fn end(&self) -> u64 {
         self.at.saturating_add(self.stored_bytes.into())
     }
 }
 
 /// Bytes of memory for the buffers of a part, besides those that all parts share.
-pub(crate) fn part_memory(part: &PartHeader, sources: &[Source]) -> u64 {
+pub fn part_memory(part: &PartHeader, sources: &[Source]) -> u64 {
     let prefix = prefix_bytes(sources);
     let stored = sources.iter().map(Source::stored_bytes_needed).max();
     [prefix, stored.unwrap_or(0), part.content_bytes.into()]
@@ -262,7 +276,8 @@ pub(crate) fn prefix_bytes(sources: &[Source]) -> u64 {
     (sources.iter().map(Source::prefix_bytes)).fold(0, u64::saturating_add)
 }
 
-pub(crate) fn emit_sources(sources: &[Source]) -> Vec<u8> {
+/// Emits the list of sources.
+pub fn emit_sources(sources: &[Source]) -> Vec<u8> {
     let (mut bytes, mut end) = (Vec::new(), 0);
     for source in sources {
         emit_signed(&mut bytes, end, source.at);
@@ -309,26 +324,44 @@ pub(crate) fn parse_sources(bytes: &[u8], at: u64, made: u64) -> Result<Vec<Sour
 
 /// An operation, which makes the next bytes of NEW.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub enum Operation {
     /// Copies bytes of OLD, or of NEW as far as earlier parts made it.
-    Copy { at: u64, bytes: u64 },
+    Copy {
+        /// Where they are.
+        at: u64,
+        /// Their number.
+        bytes: u64,
+    },
     /// Takes the next bytes of the content.
-    Take { bytes: u64 },
+    Take {
+        /// Their number.
+        bytes: u64,
+    },
     /// Encodes the next bytes of the content.
-    Encode { bytes: u64, encoder: usize },
+    Encode {
+        /// Their number before they are encoded.
+        bytes: u64,
+        /// Which of the header's encoders.
+        encoder: usize,
+    },
     /// Zeros.
-    Zeros { bytes: u64 },
+    Zeros {
+        /// Their number.
+        bytes: u64,
+    },
 }
 
 /// Emits operations; an address is stored as the distance from the end of the copy before.
 #[derive(Default)]
-pub(crate) struct OperationWriter {
-    pub(crate) bytes: Vec<u8>,
+pub struct OperationWriter {
+    /// The operations so far.
+    pub bytes: Vec<u8>,
     end: u64,
 }
 
 impl OperationWriter {
-    pub(crate) fn push(&mut self, operation: Operation) {
+    /// Emits the next operation.
+    pub fn push(&mut self, operation: Operation) {
         let (kind, len) = match operation {
             Operation::Copy { bytes, .. } => (0, bytes),
             Operation::Take { bytes } => (1, bytes),

@@ -1,31 +1,37 @@
 //! Encoders whose output a patch names by its content.
 
-use tree::{Error, Result, sha256, to_u64, to_usize};
+use tree::Result;
+#[cfg(feature = "encode")]
+use tree::{Error, sha256, to_u64, to_usize};
+#[cfg(feature = "encode")]
 use zstd::Params;
 
+#[cfg(feature = "encode")]
 /// Sizes of content up to which a level has the same tables.
 const CLASSES: [u32; 3] = [16 << 10, 128 << 10, 256 << 10];
 
+#[cfg(feature = "encode")]
 /// Bytes of content that shows whether an encoder is that of the patch.
 const PROBE_BYTES: usize = 64 << 10;
 
 /// An encoder with its parameters: the same content gives the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Encoder {
-    pub(crate) level: i16,
+pub struct Encoder {
+    /// The level.
+    pub level: i16,
     /// Whether a checksum of the content ends the frame.
-    pub(crate) checksum: bool,
+    pub checksum: bool,
     /// The length of content for which the level's parameters are chosen; 0: its own.
-    pub(crate) sized_bytes: u32,
+    pub sized_bytes: u32,
     /// The longest content that the patch encodes with it.
-    pub(crate) content_bytes_max: u32,
+    pub content_bytes_max: u32,
     /// The SHA-256 of the encoded [`probe`].
-    pub(crate) probe_sha256: [u8; 32],
+    pub probe_sha256: [u8; 32],
 }
 
 impl Encoder {
     /// An encoder that encodes nothing yet.
-    pub(crate) fn new(level: i16, checksum: bool, sized_bytes: u32) -> Encoder {
+    pub fn new(level: i16, checksum: bool, sized_bytes: u32) -> Encoder {
         Encoder {
             level,
             checksum,
@@ -33,6 +39,20 @@ impl Encoder {
             content_bytes_max: 0,
             probe_sha256: [0; 32],
         }
+    }
+}
+
+#[cfg(feature = "encode")]
+impl Encoder {
+    /// Bytes that content of this length takes at most, encoded.
+    pub(crate) fn bound(content_bytes: u32) -> usize {
+        zstd::compress_bound(to_usize(content_bytes))
+    }
+
+    /// Whether the codec has its level.
+    pub(crate) fn has_level(&self) -> bool {
+        let levels = zstd::LEVEL_MIN..=zstd::LEVEL_MAX;
+        self.level != 0 && levels.contains(&self.level.into())
     }
 
     fn params(&self, content_bytes: usize) -> Params {
@@ -46,7 +66,7 @@ impl Encoder {
     }
 
     /// Bytes of workspace for content of at most this length.
-    pub(crate) fn workspace_bytes(&self, content_bytes_max: u32) -> usize {
+    pub fn workspace_bytes(&self, content_bytes_max: u32) -> usize {
         let classes = CLASSES.iter().filter(|class| **class < content_bytes_max);
         let sizes = classes.chain([&content_bytes_max]);
         let needed =
@@ -54,33 +74,52 @@ impl Encoder {
         needed.max().unwrap_or(0)
     }
 
-    /// Encodes `content` into the beginning of `dst`.
-    ///
-    /// # Errors
-    /// The frame does not fit, or the workspace is too small.
-    pub(crate) fn encode(
-        &self,
-        dst: &mut [u8],
-        content: &[u8],
-        workspace: &mut [u8],
-    ) -> Result<usize, zstd::Error> {
-        zstd::compress(dst, content, &self.params(content.len()), workspace)
+    /// Encodes `content` into the beginning of `dst`; `None` if the frame does not fit, or the
+    /// workspace is too small.
+    pub fn encode(&self, dst: &mut [u8], content: &[u8], workspace: &mut [u8]) -> Option<usize> {
+        zstd::compress(dst, content, &self.params(content.len()), workspace).ok()
     }
 
     /// The SHA-256 of the probe as this program encodes it.
     ///
     /// # Errors
     /// The workspace is too small.
-    pub(crate) fn probed(&self) -> Result<[u8; 32]> {
+    pub fn probed(&self) -> Result<[u8; 32]> {
         let content = probe();
         let mut workspace = vec![0; self.workspace_bytes(PROBE_BYTES as u32)];
         let mut frame = vec![0; zstd::compress_bound(PROBE_BYTES)];
         let len = self.encode(&mut frame, &content, &mut workspace);
-        let len = len.map_err(|_| Error::Unsupported("patch has an encoder without a use"))?;
+        let len = len.ok_or(Error::Unsupported("patch has an encoder without a use"))?;
         Ok(sha256(&frame[..len]))
     }
 }
 
+/// For a program that applies patches without such blocks.
+#[cfg(not(feature = "encode"))]
+impl Encoder {
+    pub(crate) fn bound(_: u32) -> usize {
+        0
+    }
+
+    pub(crate) fn has_level(&self) -> bool {
+        true
+    }
+
+    pub(crate) fn workspace_bytes(&self, _: u32) -> usize {
+        0
+    }
+
+    pub(crate) fn encode(&self, _: &mut [u8], _: &[u8], _: &mut [u8]) -> Option<usize> {
+        None
+    }
+
+    pub(crate) fn probed(&self) -> Result<[u8; 32]> {
+        let what = "patch encodes blocks, and this program is built without the encoder";
+        Err(tree::Error::Unsupported(what))
+    }
+}
+
+#[cfg(feature = "encode")]
 /// Bytes like those of programs and texts: words, repeated, with numbers between them. They are
 /// part of the format.
 fn probe() -> Vec<u8> {
