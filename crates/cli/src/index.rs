@@ -20,7 +20,7 @@ use crate::text;
 /// The version of the JSON form.
 const VERSION: u32 = 1;
 
-/// Make an EROFS image whose data stays in images that exist
+/// Make an EROFS image whose data stays in images, streams or archives that exist
 ///
 /// OUT has the names, inodes and attributes of IMAGE, and names its data where it is in IMAGE,
 /// which is neither copied nor changed. Linux mounts OUT with IMAGE as its device: a btrfs image
@@ -30,14 +30,18 @@ const VERSION: u32 = 1;
 /// Each further IMAGE is a layer over those before it, as in overlayfs: files of the later one
 /// count, and its whiteouts and opaque directories hide others.
 ///
+/// A full send stream or a tar archive (plain, or .tar.zst with a seek table) is indexed as well:
+/// `ls`, `cat`, `copy` and `mount` of OUT with `--device IMAGE` then read the parts of it that they
+/// need, from a web server or object storage, too. OUT has a digest of each 64 KiB of it.
+///
 /// Data that EROFS cannot name there is in OUT, encoded again, and counted by the reason: of other
 /// codecs (xz, LZO), striped, from the middle of an extent.
 ///
 /// OUT is of no use without IMAGE, and only as long as that stays as it is. restow refuses another
-/// IMAGE, and one whose tables changed; for a subvolume of btrfs, new snapshots and changes of
-/// other subvolumes do not count. Linux cannot check that: a changed SquashFS image, or a balance,
-/// defragmentation or deletion in a btrfs image, makes files wrong without an error. Keep IMAGE
-/// read-only, or under dm-verity or fs-verity.
+/// IMAGE, and one whose tables changed, or parts of a stream or archive; for a subvolume of btrfs,
+/// new snapshots and changes of other subvolumes do not count. Linux cannot check that: a changed
+/// SquashFS image, or a balance, defragmentation or deletion in a btrfs image, makes files wrong
+/// without an error. Keep IMAGE read-only, or under dm-verity or fs-verity.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,6 +58,8 @@ Examples:
                                          one tree of both
   restow index --update disk.btrfs:monday monday.erofs
                                          only if monday was replaced
+  restow index home.stream home.idx && restow cat --device s3://backup/home.stream home.idx notes.txt
+                                         one file of a stream in a bucket
   restow index src.squashfs out.erofs && restow check --device src.squashfs out.erofs
 
 Mount the first one with `mount -t erofs -o ro,device=$(losetup -rf --show src.squashfs) out.erofs DIR`, several
@@ -64,7 +70,7 @@ Environment:
 
 Exit codes: 0 success; 1 success, but something could not be preserved; 2 failure.")]
 pub(crate) struct Index {
-    /// SquashFS, btrfs or EROFS images, or subvolumes in btrfs images
+    /// SquashFS, btrfs or EROFS images, subvolumes in btrfs images, send streams or tar archives
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<PathBuf>,
 
@@ -83,8 +89,9 @@ pub(crate) struct Index {
     /// Make an image that Linux VERSION and newer can read
     ///
     /// Before 6.15, only the data of btrfs can be named, of the codec of --compress.
-    #[arg(long, value_name = "VERSION", default_value = "6.15")]
-    min_kernel: Kernel,
+    /// [default: 6.15; 6.17 for streams and archives]
+    #[arg(long, value_name = "VERSION")]
+    min_kernel: Option<Kernel>,
 
     /// Compress data that is stored in OUT with CODEC: zstd:1 to zstd:22, gzip:1 to gzip:12, lz4 or
     /// lz4:hc
@@ -128,9 +135,7 @@ fn index(args: &Index) -> Result<bool> {
         .parallel(args.threads.parallel())
         .spool_dir(open_options().spool_dir)
         .epoch(epoch()?);
-    options.erofs = (options.erofs)
-        .compression(erofs_settings(&args.compress)?)
-        .min_kernel(args.min_kernel);
+    options.erofs = (options.erofs).compression(erofs_settings(&args.compress)?);
     let images = args.images.iter().map(|image| Address::of(image));
     let images = images.collect::<Result<Vec<_>, _>>()?;
     let with = args.with.iter().map(|words| {
@@ -140,13 +145,22 @@ fn index(args: &Index) -> Result<bool> {
     let with = with.collect::<Result<Vec<_>>>()?;
     if args.update && args.out.symlink_metadata().is_ok() {
         let all = images.iter().chain(with.iter().map(|(image, _)| image));
-        if restow::is_current_index(all, &args.device, &args.out)? {
+        let parallel = args.threads.parallel();
+        if restow::is_current_index(all, &args.device, &args.out, parallel)? {
             return current(args);
         }
         options.overwrite = true;
     }
     let bar = Bar::new("indexed", args.quiet);
-    let made = restow::index(&images, &with, &args.device, &args.out, options, &bar);
+    let made = restow::index(
+        &images,
+        &with,
+        &args.device,
+        &args.out,
+        args.min_kernel,
+        options,
+        &bar,
+    );
     bar.finish();
     let (source, summary) = made?;
     report(args, &source, &summary, start)

@@ -16,7 +16,8 @@ use tree::{HostDir, Limits, ReadAt};
 
 use crate::disk_file::{DiskFile, DiskFormat};
 use crate::error::{During, refuse};
-use crate::indexed::check_indexed;
+use crate::indexed::{check_indexed, open_devices};
+use crate::input::device_bytes;
 use crate::object::is_remote;
 use crate::partitions::{self, Partition};
 use crate::verity::VerifiedImage;
@@ -116,17 +117,10 @@ impl ImageRange {
         if options.verity.is_some() && !options.devices.is_empty() {
             refuse!("--root-hash is for images of one device");
         }
-        let mut devices = Vec::new();
-        for device in &options.devices {
-            let bytes = device_bytes(device, options).during(|| opening(device))?;
-            devices.push((device.clone(), bytes));
-        }
-        let further = devices
-            .iter()
-            .map(|(_, bytes)| Box::new(Arc::clone(bytes)) as _);
         let image: Arc<dyn ReadAt> = Arc::new(self);
-        let first = [Box::new(Arc::clone(&image)) as _].into_iter();
-        let erofs = Erofs::open(first.chain(further).collect())?;
+        let devices = open_devices(&image, options)?;
+        let all = [&image].into_iter().chain(devices.iter().map(|it| &it.1));
+        let erofs = Erofs::open(all.map(|it| Box::new(Arc::clone(it)) as _).collect())?;
         check_indexed(&erofs, image, &devices)?;
         Ok(Arc::new(erofs))
     }
@@ -521,16 +515,6 @@ fn search_sectors(
         at += len as u64;
     }
     Ok(None)
-}
-
-/// The bytes of a further device: of a file, or of the disk in a disk file.
-pub(crate) fn device_bytes(device: &Path, options: &OpenOptions) -> Result<Arc<dyn ReadAt>> {
-    let mut input = Input::open_with(device, &options.remote)?;
-    input.open_disk_file(&OpenOptions::default())?;
-    match input.seekable() {
-        Some(bytes) => Ok(Arc::clone(bytes)),
-        None => refuse!("neither a file nor a block device"),
-    }
 }
 
 fn opening(device: &Path) -> String {

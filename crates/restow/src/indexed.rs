@@ -4,31 +4,40 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use btrfs::Btrfs;
+use codec::Wrapper;
 use erofs::{Erofs, TAG_BYTES};
 use squashfs::Squashfs;
-use tree::ReadAt;
+use tree::{ReadAt, Seekable, sha256};
 
+use crate::digested::DigestedFile;
 use crate::error::{During, refuse};
-use crate::{Format, Result, text};
+use crate::input::device_bytes;
+use crate::{Format, Input, OpenOptions, Result, text};
 
 /// How the tag of a device begins that an index was made of.
 const MAGIC: &[u8; 8] = b"restow-1";
 /// Bytes of a digest in a tag.
 const DIGEST_BYTES: usize = 16;
+/// Bytes that suffice to recognise a compressed file.
+const START_BYTES: usize = 512;
+/// Why members of an archive have no place.
+const WHOLE: &str =
+    "compressed as a whole; `restow copy` to a .tar.zst makes an archive with a seek table";
 
 /// The record of a device in an index that names its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexedImage {
     /// The format.
     pub(crate) format: Format,
-    /// Bytes of the device.
+    /// Bytes of the device; of a compressed archive, those of its content.
     pub(crate) bytes: u64,
-    /// Of btrfs, the generation of the subvolume; of others, when the image was made, in seconds
-    /// since 1970.
+    /// Of btrfs, the generation of the subvolume; of other images, when it was made, in seconds
+    /// since 1970; of streams and archives, where behind the blocks of the index its digests are.
     pub(crate) generation: u64,
     /// Of btrfs, the number of the subvolume.
     pub(crate) subvolume: u64,
-    /// The beginning of a SHA-256 of the superblock and tables.
+    /// The beginning of a SHA-256 of the superblock and tables; of streams and archives, of the
+    /// digests of all parts.
     pub(crate) digest: [u8; DIGEST_BYTES],
 }
 
@@ -41,6 +50,8 @@ impl IndexedImage {
             b's' => Format::Squashfs,
             b'b' => Format::Btrfs,
             b'e' => Format::Erofs,
+            b't' => Format::Tar,
+            b'd' => Format::Stream,
             _ => return None,
         };
         let (numbers, rest) = rest.split_at_checked(24)?;
@@ -62,6 +73,8 @@ impl IndexedImage {
         tag.push(match self.format {
             Format::Squashfs => b's',
             Format::Btrfs => b'b',
+            Format::Tar => b't',
+            Format::Stream => b'd',
             _ => b'e',
         });
         for number in [self.bytes, self.generation, self.subvolume] {
@@ -101,16 +114,95 @@ impl IndexedImage {
                 (made.cast_unsigned(), image.digest()?)
             }
         };
-        let (digest, _) = digest
-            .split_first_chunk()
-            .unwrap_or((&[0; DIGEST_BYTES], &[]));
         Ok(IndexedImage {
             format,
             bytes: first.size()?,
             generation,
             subvolume,
-            digest: *digest,
+            digest: shortened(&digest),
         })
+    }
+
+    /// A stream or an archive, with the digests of its parts, which begin right behind the blocks
+    /// of the index.
+    pub(crate) fn of_file(format: Format, bytes: u64, digests: &[u8]) -> IndexedImage {
+        IndexedImage {
+            format,
+            bytes,
+            generation: 0,
+            subvolume: 0,
+            digest: shortened(&sha256(digests)),
+        }
+    }
+
+    /// The same with the place of its digests behind the blocks of the index.
+    pub(crate) fn with_digests_at(self, at: u64) -> IndexedImage {
+        IndexedImage {
+            generation: at,
+            ..self
+        }
+    }
+
+    /// Whether it is a stream or an archive: its parts are verified when they are read.
+    fn is_file(&self) -> bool {
+        matches!(self.format, Format::Tar | Format::Stream)
+    }
+}
+
+fn shortened(digest: &[u8]) -> [u8; DIGEST_BYTES] {
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
+/// Opens the devices of an image; those that an index was made of so that they are verified.
+///
+/// # Errors
+/// One cannot be opened, or is not of the size that it had.
+pub(crate) fn open_devices(
+    image: &Arc<dyn ReadAt>,
+    options: &OpenOptions,
+) -> Result<Vec<(PathBuf, Arc<dyn ReadAt>)>> {
+    if options.devices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let index = Erofs::open(vec![Box::new(Arc::clone(image))])?;
+    let superblock = index.superblock();
+    let end = superblock.blocks << superblock.block_log2;
+    let mut tags = index.device_tags().map(IndexedImage::of_tag);
+    let mut open = |path: &PathBuf| {
+        let mut open = || match tags.next().flatten().filter(IndexedImage::is_file) {
+            Some(tag) => {
+                let file = file_bytes(tag.format, Input::open_with(path, &options.remote)?)?;
+                let digests = (Arc::clone(image), end.saturating_add(tag.generation));
+                Ok(Arc::new(DigestedFile::open(file, tag.bytes, digests)?) as _)
+            }
+            None => device_bytes(path, options),
+        };
+        let bytes = open().during(|| format!("open {}", text::of_host_path(path, "-")))?;
+        Ok((path.clone(), bytes))
+    };
+    options.devices.iter().map(&mut open).collect()
+}
+
+/// The bytes of a stream or of an archive, in which an index has the places of their data.
+///
+/// # Errors
+/// They can be read only once, or are compressed as a whole.
+pub(crate) fn file_bytes(format: Format, mut input: Input) -> Result<Arc<dyn ReadAt>> {
+    // A stream is not looked at: its beginning would be fetched for that.
+    let start = match format {
+        Format::Stream => Vec::new(),
+        _ => input.start(START_BYTES)?,
+    };
+    let Some(bytes) = input.seekable().cloned() else {
+        refuse!("a pipe; save it to a file first");
+    };
+    match Wrapper::of(&start) {
+        Some(Wrapper::Zstd) if format == Format::Tar => match Seekable::open(bytes)? {
+            Some(content) => Ok(Arc::new(content)),
+            None => refuse!("{WHOLE}"),
+        },
+        Some(_) => refuse!("{WHOLE}"),
+        None => Ok(bytes),
     }
 }
 
@@ -144,7 +236,7 @@ pub(crate) fn check_indexed(
             .count()
             .max(1);
         let (own, others) = devices.split_at(count.min(devices.len()));
-        if let Some(tag) = tag {
+        if let Some(tag) = tag.filter(|tag| !tag.is_file()) {
             let name = || format!("open {}", text::of_host_path(&own[0].0, "-"));
             let bytes: Vec<_> = own.iter().map(|(_, bytes)| Arc::clone(bytes)).collect();
             compare(&tag, &bytes).during(name)?;

@@ -291,6 +291,16 @@ impl Input {
     }
 }
 
+/// The bytes of a further device: of a file, or of the disk in a disk file.
+pub(crate) fn device_bytes(device: &Path, options: &OpenOptions) -> Result<Arc<dyn ReadAt>> {
+    let mut input = Input::open_with(device, &options.remote)?;
+    input.open_disk_file(&OpenOptions::default())?;
+    match input.seekable() {
+        Some(bytes) => Ok(Arc::clone(bytes)),
+        None => refuse!("neither a file nor a block device"),
+    }
+}
+
 /// Why a seek table is not used that fits its file.
 const WRONG_CONTENT: Corrupt = Corrupt {
     what: "zstd seek table does not fit the content of its frames",

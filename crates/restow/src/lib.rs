@@ -9,6 +9,7 @@ mod compare;
 mod container;
 mod container_image;
 mod copy;
+mod digested;
 mod disk_file;
 mod error;
 mod foreign;

@@ -329,7 +329,7 @@ impl SourceTree {
     }
 
     /// An archive, with the remarks about it.
-    fn of_tar(opened: OpenedTar, address: &Address) -> SourceTree {
+    pub(crate) fn of_tar(opened: OpenedTar, address: &Address) -> SourceTree {
         let (notes, lost) = SourceNote::of_tar(&opened);
         SourceTree {
             notes,

@@ -102,7 +102,9 @@ fn an_index_shows_the_tree_of_the_image() {
 #[ignore = "needs root"]
 fn linux_mounts_indexes() {
     let dir = tree();
-    for case in IMAGES {
+    let files = FILES.iter().filter(|case| case.0 != "e.tar.zst");
+    let files = files.map(|&(made, min)| (made, "", min));
+    for case in IMAGES.into_iter().chain(files) {
         let (name, _) = make(&dir, case);
         let script = format!(
             "mkdir -p m; loop=$(losetup -rf --show {name}); trap 'losetup -d $loop' EXIT\n\
@@ -282,4 +284,62 @@ mount -t erofs -o ro,device=$loop one.erofs n; cmp n/clone src/text
 $restow check --device disk home.erofs 2> words && exit 1; grep -q 'is of generation' words
 "#;
     in_own_mounts(dir.path(), script);
+}
+
+/// Streams and archives of `src`: the command that makes one, and the smallest part of the stored
+/// bytes, in a hundred, that is named where it is.
+const FILES: [(&str, u64); 5] = [
+    ("a.stream --compress none", 95),
+    ("b.stream --compress zstd:3", 95),
+    ("c.stream --compress zlib:6", 90),
+    ("d.tar", 95),
+    ("e.tar.zst", 95),
+];
+
+#[test]
+fn streams_and_archives_are_indexed() {
+    let dir = tree();
+    for (made, named_min) in FILES {
+        ok(&dir, &format!("copy -q src {made}"));
+        let name = made.split(' ').next().unwrap();
+        let (out, _) = ok(&dir, &format!("index --json --overwrite {name} x.idx"));
+        let made = object_of(&out);
+        let [named, stored] = ["named_bytes", "stored_bytes"].map(|key| made[key].number());
+        assert!(
+            named * 100 >= (named + stored) * named_min,
+            "{name}: {named} {stored}"
+        );
+        ok(&dir, &format!("diff --device {name} x.idx {name}"));
+        let (checked, _) = ok(&dir, &format!("check --device {name} x.idx"));
+        assert!(checked.starts_with("0 errors"), "{name}: {checked}");
+        // The names are in the index.
+        assert_eq!(
+            ok(&dir, "ls -R x.idx"),
+            ok(&dir, &format!("ls -R {name}")),
+            "{name}"
+        );
+
+        let mut bytes = fs::read(dir.join(name)).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(dir.join("changed"), &bytes).unwrap();
+        bytes.push(0);
+        fs::write(dir.join("longer"), &bytes).unwrap();
+        for (line, words) in [
+            (
+                "copy -q --device changed x.idx out",
+                "changed since the index was made",
+            ),
+            ("ls --device longer x.idx", "its size is another one"),
+        ] {
+            let (code, _, said) = run_in(dir.path(), line.split(' '));
+            assert_eq!(code, 2, "{name}: {said}");
+            // A compressed archive has errors of its own.
+            assert!(
+                said.contains(words) || name == "e.tar.zst",
+                "{name}: {said}"
+            );
+        }
+        assert!(!dir.join("out").exists());
+    }
 }

@@ -123,6 +123,30 @@ fn a_check_and_a_copy_read_the_object_once() {
 }
 
 #[test]
+fn an_index_finds_a_file_of_a_stream() {
+    let dir = TempDir::new();
+    let stream = image(&dir, "i.stream", 2_000, 1 << 20);
+    ok(&dir, "index -q i.stream i.idx");
+    let index = fs::read(dir.join("i.idx")).unwrap();
+    let (index_len, stream_len) = (index.len(), stream.len());
+    assert!(index_len * 200 <= stream_len, "{index_len} of {stream_len}");
+    let (data, names) = (RangeServer::new(stream), RangeServer::new(index));
+    let (index, stream) = (names.url("i.idx"), data.url("i.stream"));
+    let (listed, _) = ok(&dir, &format!("ls -R {index}"));
+    assert!(listed == ok(&dir, "ls -R i.stream").0);
+    let cat = ["cat", "--device", &stream, &index, "d007/content"];
+    let output = restow(cat).output().unwrap();
+    let expected = restow(["cat", "i.stream", "d007/content"])
+        .current_dir(dir.path())
+        .output();
+    assert!(output.stdout == expected.unwrap().stdout);
+    assert_eq!(output.stdout.len(), 1 << 20);
+    // Parts begin before the data and end behind it, and reads in order are read ahead by half.
+    let fetched = data.bytes();
+    assert!(fetched <= (1 << 20) + (384 << 10), "{fetched}");
+}
+
+#[test]
 fn failing_requests_change_nothing() {
     let dir = TempDir::new();
     let bytes = image(&dir, "i.squashfs", 2_000, 1 << 20);

@@ -492,11 +492,16 @@ impl Keep {
         }
     }
 
+    /// Whether an extent without an identity is in metadata, such as inline in a tree. Longer ones
+    /// have none in streams, where any byte can be named.
+    fn is_in_metadata(&self, extent: &Extent) -> bool {
+        extent.id.is_none() && (!self.refers_inside || extent.len <= BLOCK_BYTES as u64)
+    }
+
     /// Whether an extent is tried, which only its worker can decide.
     fn is_kept(&self, extent: &Extent) -> bool {
         match extent.kind {
-            // Without an identity, it is in metadata.
-            _ if self.refers && extent.id.is_none() => false,
+            _ if self.refers && self.is_in_metadata(extent) => false,
             ExtentKind::Encoded(encoding) => {
                 encoding.unencoded_offset == 0 && self.why_not(&encoding).is_none()
             }
@@ -543,7 +548,7 @@ impl Keep {
         if let ExtentKind::Encoded(encoding) = extent.kind
             && extent.offset == at
         {
-            let is_inline = self.refers && extent.id.is_none();
+            let is_inline = self.refers && self.is_in_metadata(extent);
             let other = if is_inline { INLINE } else { MIDDLE };
             self.recoded(self.why_not(&encoding).unwrap_or(other));
         }

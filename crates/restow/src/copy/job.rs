@@ -210,6 +210,11 @@ impl<'a> CopyJob<'a> {
         image_bytes: impl Fn(&T) -> u64,
     ) -> Result<(T, Option<HashTree>)> {
         let made = self.name_error(made)?;
+        let appended = &self.options.appended;
+        let added = output.write_all_at(appended, image_bytes(&made));
+        added
+            .map_err(tree::Error::from)
+            .during(|| self.on_dst("write"))?;
         let add = |options| {
             let image = (self.format, image_bytes(&made));
             let added = add_tree(

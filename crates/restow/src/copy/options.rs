@@ -97,6 +97,8 @@ pub struct CopyOptions {
     pub remote: RemoteOptions,
     /// The directory for unnamed files with the content of an archive that is reused.
     pub spool_dir: PathBuf,
+    /// Images: bytes behind the image, which are no part of it.
+    pub(crate) appended: Vec<u8>,
 }
 
 /// How a send stream is written.
@@ -193,6 +195,7 @@ impl Default for CopyOptions {
             image: ImageOptions::default(),
             remote: RemoteOptions::default(),
             spool_dir: "/var/tmp".into(),
+            appended: Vec::new(),
         }
     }
 }

@@ -33,10 +33,10 @@ fn pairs(dir: &TempDir) -> Vec<(Vec<u8>, Arc<Vec<u8>>)> {
         let mut options = CopyOptions::default();
         options.squashfs.compression = squashfs;
         restow::copy(restow::open(&src).unwrap(), &image, &options, &NoProgress).unwrap();
-        let mut options = CopyOptions::default();
-        options.erofs = options.erofs.min_kernel(Kernel(kernel.0, kernel.1));
+        let kernel = Some(Kernel(kernel.0, kernel.1));
+        let options = CopyOptions::default();
         let address = Address::of(&image).unwrap();
-        restow::index(&[address], &[], &[], &out, options, &NoProgress).unwrap();
+        restow::index(&[address], &[], &[], &out, kernel, options, &NoProgress).unwrap();
         pairs.push((fs::read(&out).unwrap(), Arc::new(fs::read(&image).unwrap())));
     }
     pairs

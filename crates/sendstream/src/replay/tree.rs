@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::tree::{
-    Cache, Checksum, DirEntry, Error, Extent, ExtentId, ExtentKind, FileIdentity, FileKind,
-    FileSystem, Ino, Metadata, Overlay, ReadAt, Result, Storage, StoreId, Xattr,
+    Cache, Checksum, DevicePlace, DirEntry, Error, Extent, ExtentId, ExtentKind, FileIdentity,
+    FileKind, FileSystem, Ino, Metadata, Overlay, ReadAt, Result, Storage, StoreId, Xattr,
 };
 use codec::Decoder;
 
@@ -422,5 +422,35 @@ impl FileSystem for SentTree {
             }
             _ => Err(NOT_OURS),
         }
+    }
+
+    fn stored_at(&self, ino: Ino, extent: &Extent) -> Option<DevicePlace> {
+        let (file, _) = self.file(ino).ok()?;
+        let Some(file) = file else {
+            return self.built.overlay.base(ino).ok()?.stored_at(ino, extent);
+        };
+        let part = self.part_at(file, extent.offset)?;
+        let source = &self.built.stream.source;
+        let (at, len) = match (part.between(extent.offset, part.end()).place, extent.kind) {
+            (PartSource::Plain { at, skip }, ExtentKind::Plain { .. }) => {
+                (at.checked_add(skip)?, extent.len)
+            }
+            (PartSource::Encoded { at, encoding }, ExtentKind::Encoded(wanted))
+                if encoding.stored_len == wanted.stored_len =>
+            {
+                (at, encoding.stored_len)
+            }
+            (PartSource::File { tree, ino, offset }, _) => {
+                let extent = Extent { offset, ..*extent };
+                return self.built.trees[tree as usize].stored_at(ino, &extent);
+            }
+            _ => return None,
+        };
+        Some(DevicePlace {
+            store: source.store,
+            device: source.number.into(),
+            at,
+            len,
+        })
     }
 }

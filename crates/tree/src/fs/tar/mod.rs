@@ -43,8 +43,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{
-    Checksum, DirEntry, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino, Metadata,
-    NOTHING_ENCODED, Overlay, Storage, StoreId, Xattr,
+    Checksum, DevicePlace, DirEntry, Extent, ExtentId, ExtentKind, FileKind, FileSystem, Ino,
+    Metadata, NOTHING_ENCODED, Overlay, Storage, StoreId, Xattr,
 };
 use crate::{Error, HostIds, Limits, ReadAt, Result};
 use layers::LAYERS_MAX;
@@ -470,5 +470,23 @@ impl FileSystem for Tar {
 
     fn read_encoded(&self, _: Ino, _: &Extent, _: &mut Vec<u8>) -> Result<Option<Checksum>> {
         Err(NOTHING_ENCODED)
+    }
+
+    fn stored_at(&self, file: Ino, extent: &Extent) -> Option<DevicePlace> {
+        let ExtentKind::Plain { stored_offset } = extent.kind else {
+            return None;
+        };
+        let in_archive = self.tree.content(file)?;
+        let at = match &in_archive.content {
+            MemberContent::Data { at } => at.checked_add(extent.offset)?,
+            MemberContent::Sparse(sparse) => sparse.at.checked_add(stored_offset)?,
+            MemberContent::Nothing => return None,
+        };
+        Some(DevicePlace {
+            store: self.storage.store,
+            device: in_archive.layer.into(),
+            at,
+            len: extent.len,
+        })
     }
 }
