@@ -50,7 +50,7 @@ pub(super) fn tree() -> TempDir {
 
 /// Images of `src`: the command that makes one, the options of its index, and the smallest part of
 /// the stored bytes, in a hundred, that is named where it is.
-const IMAGES: [(&str, &str, u64); 9] = [
+const IMAGES: [(&str, &str, u64); 10] = [
     ("a.squashfs --compress zstd:3", "", 98),
     ("b.squashfs --compress zstd:3 --block-size 1M", "", 98),
     ("c.squashfs --compress gzip:6", "", 95),
@@ -59,6 +59,8 @@ const IMAGES: [(&str, &str, u64); 9] = [
     ("f.btrfs --compress zstd:3", "", 95),
     ("g.btrfs --compress zlib:6", "", 90),
     ("h.btrfs --compress none", "", 95),
+    // EROFS has no LZO: noise is named.
+    ("j.btrfs --compress lzo", "", 30),
     (
         "i.btrfs --compress zstd:3 --metadata dup",
         "--min-kernel 6.12",
@@ -288,12 +290,13 @@ $restow check --device disk home.erofs 2> words && exit 1; grep -q 'is of genera
 
 /// Streams and archives of `src`: the command that makes one, and the smallest part of the stored
 /// bytes, in a hundred, that is named where it is.
-const FILES: [(&str, u64); 5] = [
+const FILES: [(&str, u64); 6] = [
     ("a.stream --compress none", 95),
     ("b.stream --compress zstd:3", 95),
     ("c.stream --compress zlib:6", 90),
     ("d.tar", 95),
     ("e.tar.zst", 95),
+    ("f.stream --compress lzo", 30),
 ];
 
 #[test]

@@ -201,7 +201,14 @@ impl<I: Iterator<Item = FileId>> DataJobs<'_, I> {
             is_first: true,
             is_last: true,
         };
-        let is_inline = form == DataForm::Packed && keep.refers_inside && extent.id.is_none();
+        let is_codec = match extent.kind {
+            ExtentKind::Encoded(encoding) => {
+                encoding.unencoded_offset == 0 && keep.why_not(&encoding).is_none()
+            }
+            _ => true,
+        };
+        let is_inline =
+            form == DataForm::Packed && keep.refers_inside && is_codec && extent.id.is_none();
         if is_inline
             && (self.inventory.tree())
                 .stored_at(self.inventory.ino(file), &extent)
