@@ -138,6 +138,12 @@ impl Output {
         self.0.discard(bytes)
     }
 
+    /// Says that bytes from an offset on are read back, before they are written. Returns whether
+    /// those before it can be, too: not if they are on their way to another machine.
+    pub fn keep_from(&self, at: u64) -> bool {
+        self.0.keep_from(at)
+    }
+
     /// A second handle, for reading back the output.
     ///
     /// # Errors

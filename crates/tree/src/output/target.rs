@@ -67,6 +67,13 @@ pub trait OutputTarget: ReadAt + Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Says that bytes from an offset on are read back, before they are written. Returns whether
+    /// those before it can be, too: not if they are on their way to another machine.
+    fn keep_from(&self, at: u64) -> bool {
+        let _ = at;
+        true
+    }
+
     /// A second handle, for reading back the output.
     ///
     /// # Errors

@@ -107,6 +107,30 @@ impl Drop for Overwriting {
     }
 }
 
+/// Lets [`remove_all`] call `action`, as long as the value is not dropped: for an unfinished result
+/// that is not on this machine. It must not take long.
+pub fn on_stop(action: impl FnOnce() + Send + 'static) -> OnStop {
+    let action: Arc<Mutex<Option<StopAction>>> = Arc::new(Mutex::new(Some(Box::new(action))));
+    // If the list is closed, the result cannot be finished either.
+    if let Ok(mut live) = REGISTRY.lock() {
+        live.actions.push(Arc::clone(&action));
+    }
+    OnStop(action)
+}
+
+type StopAction = Box<dyn FnOnce() + Send>;
+
+/// An action of [`on_stop`].
+pub struct OnStop(Arc<Mutex<Option<StopAction>>>);
+
+impl Drop for OnStop {
+    fn drop(&mut self) {
+        if let Ok(mut live) = REGISTRY.lock() {
+            live.actions.retain(|action| !Arc::ptr_eq(action, &self.0));
+        }
+    }
+}
+
 /// A file or directory under a temporary name. Dropping it removes the file, or the directory with
 /// its contents.
 #[derive(Debug)]
@@ -358,16 +382,21 @@ fn temporary_name(final_name: &[u8], count: u64) -> Vec<u8> {
 }
 
 /// The unfinished results of a process.
-#[derive(Debug)]
 struct Unfinished {
     names: Vec<Arc<Place>>,
     files: Vec<Arc<OldFile>>,
+    actions: Vec<Arc<Mutex<Option<StopAction>>>>,
 }
 
-#[derive(Debug)]
 struct Registry {
     live: Mutex<Unfinished>,
     stopping: AtomicBool,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Registry")
+    }
 }
 
 impl Registry {
@@ -376,6 +405,7 @@ impl Registry {
             live: Mutex::new(Unfinished {
                 names: Vec::new(),
                 files: Vec::new(),
+                actions: Vec::new(),
             }),
             stopping: AtomicBool::new(false),
         }
@@ -395,6 +425,12 @@ impl Registry {
         for file in live.files.drain(..) {
             // This error cannot be reported: the program ends.
             let _ = file.empty();
+        }
+        for action in live.actions.drain(..) {
+            let action = action.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(action) = action {
+                action();
+            }
         }
         for place in live.names.drain(..) {
             for _ in 0..REMOVE_ATTEMPTS_MAX {
