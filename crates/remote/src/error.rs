@@ -2,7 +2,7 @@
 
 use std::{error, fmt, io};
 
-/// Why an object cannot be read.
+/// Why an object cannot be read or written.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteError {
     pub(crate) words: String,
@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     Temporary,
     /// The object was replaced.
     Replaced,
+    /// Another object has the name.
+    Exists,
     /// Credentials are missing or wrong.
     Denied,
     /// Any other.
@@ -25,6 +27,11 @@ pub(crate) enum Fault {
 }
 
 impl RemoteError {
+    /// The fault of an error, if it is one of these.
+    pub(crate) fn fault_of(error: &io::Error) -> Option<Fault> {
+        of(error).map(|error| error.fault)
+    }
+
     pub(crate) fn new(fault: Fault, words: impl Into<String>) -> RemoteError {
         RemoteError {
             words: words.into(),
@@ -54,7 +61,7 @@ pub fn is_of_object(error: &io::Error) -> bool {
     of(error).is_some()
 }
 
-/// Whether an error of reading an object may be gone when it is read again: the network or the
+/// Whether an error of an object may be gone when the same is done again: the network or the
 /// server failed, after several tries.
 pub fn is_temporary(error: &io::Error) -> bool {
     of(error).is_some_and(|error| error.fault == Fault::Temporary)

@@ -20,6 +20,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long a service of the machine may take.
 const SERVICE_TIME: Duration = Duration::from_secs(2);
+/// Bytes in a second that a connection takes at least.
+const SLOWEST: u64 = 64 << 10;
 /// Redirections that are followed for one request.
 const REDIRECTIONS_MAX: usize = 5;
 /// Bytes of an answer that is read whole, such as one with credentials.
@@ -107,6 +109,42 @@ impl Http {
         }
         let words = format!("{url} redirects more than {REDIRECTIONS_MAX} times");
         Err(RemoteError::new(Fault::Lasting, words))
+    }
+
+    /// Sends a request that changes something, or asks about the result. It is not redirected, and
+    /// with `limit` takes no longer than that.
+    pub(crate) fn write(
+        &self,
+        method: &str,
+        url: &Url,
+        headers: &Headers,
+        body: &[u8],
+        limit: Option<Duration>,
+    ) -> Result<(Head, Body), RemoteError> {
+        self.refuse_plain(url)?;
+        let mut request = ureq::http::Request::builder()
+            .method(method)
+            .uri(url.text());
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let sending = SILENCE + Duration::from_secs(body.len() as u64 / SLOWEST);
+        let is_bare = matches!(method, "GET" | "HEAD" | "DELETE");
+        let answer = if is_bare {
+            let request = request.body(()).map_err(ureq::Error::from);
+            request.and_then(|request| {
+                let request = self.agent.configure_request(request);
+                self.agent.run(request.timeout_global(limit).build())
+            })
+        } else {
+            let request = request.body(body).map_err(ureq::Error::from);
+            request.and_then(|request| {
+                let request = self.agent.configure_request(request);
+                self.agent
+                    .run(request.timeout_send_body(Some(sending)).build())
+            })
+        };
+        Ok(head_of(answer.map_err(|error| of_ureq(url, error))?, None))
     }
 
     fn refuse_plain(&self, url: &Url) -> Result<(), RemoteError> {

@@ -8,13 +8,16 @@ mod http;
 mod object;
 mod options;
 mod sign;
+mod store;
+mod upload;
 mod url;
 
 use std::io::{self, Read};
 
 pub use error::{is_of_object, is_temporary};
 pub use file::RemoteFile;
-pub use options::{RemoteOptions, Surroundings};
+pub use options::{RemoteOptions, Surroundings, UploadOptions};
+pub use upload::{create, is_current};
 pub use url::{is_remote, redacted, split};
 
 /// An open object.

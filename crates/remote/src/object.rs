@@ -135,7 +135,7 @@ impl Object {
                 continue;
             }
             match answer.and_then(|(head, body)| self.accept(head, body)) {
-                Err(error) => self.pause(error, &mut failures)?,
+                Err(error) => pause(error, &mut failures)?,
                 answer => return answer,
             }
         }
@@ -159,7 +159,7 @@ impl Object {
                 if at - begun >= PROGRESS_BYTES {
                     failures = 0;
                 }
-                self.pause(error, &mut failures)?;
+                pause(error, &mut failures)?;
             }
         }
         Ok(())
@@ -233,7 +233,9 @@ impl Object {
                 return self.send(from, to);
             }
             None => {
-                let secret = self.access.sign(&self.url, &headers, &self.options)?;
+                let secret = self
+                    .access
+                    .sign("GET", &self.url, (&headers, b""), &self.options)?;
                 self.http.read(&self.url, &headers, &secret)?
             }
         };
@@ -260,26 +262,12 @@ impl Object {
         }
         let text = text(&mut body).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        // Of S3, Google and Azure; nothing else of the answer, which can hold what was signed.
-        let code =
-            element(&text, "Code").filter(|code| code.bytes().all(|it| it.is_ascii_alphanumeric()));
-        let code = code.map(|code| format!(" {code}")).unwrap_or_default();
-        let answer = format!("status {status}{code} of {}", self.url.server);
-        let fault = of_status(status);
-        let words = match (status, fault) {
-            (404 | 410, _) => format!("no such object ({answer})"),
-            (_, Fault::Denied) => {
-                format!("access denied ({answer}): {}", self.access.looked_for())
-            }
-            _ => answer,
+        let error = refusal(&head, &text, &self.url, &self.access);
+        let words = match status {
+            404 | 410 => format!("no such object ({})", error.words),
+            _ => error.words,
         };
-        let after = head
-            .header("retry-after")
-            .and_then(|after| after.parse().ok());
-        Err(RemoteError {
-            pause: after,
-            ..RemoteError::new(fault, words)
-        })
+        Err(RemoteError { words, ..error })
     }
 
     /// Checks that an answer is about the object that was opened.
@@ -305,23 +293,53 @@ impl Object {
         let words = format!("the object was replaced while it was read{tags}");
         Err(RemoteError::new(Fault::Replaced, words))
     }
+}
 
-    /// Waits before the next try; the error after too many of them, or if none helps.
-    fn pause(&self, error: RemoteError, failures: &mut u32) -> Result<(), RemoteError> {
-        *failures += 1;
-        if error.fault != Fault::Temporary || *failures >= FAILURES_MAX {
-            return Err(error);
-        }
-        let own = PAUSE * 2_u32.pow(*failures - 1);
-        let wanted = error
-            .pause
-            .map(|seconds| Duration::from_secs(seconds.min(PAUSE_SECONDS_MAX)));
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a busy server is left alone for a while"
-        )]
-        thread::sleep(wanted.unwrap_or(own));
-        Ok(())
+/// Waits before the next try; the error after too many of them, or if none helps.
+pub(crate) fn pause(error: RemoteError, failures: &mut u32) -> Result<(), RemoteError> {
+    *failures += 1;
+    if error.fault != Fault::Temporary || *failures >= FAILURES_MAX {
+        return Err(error);
+    }
+    let own = PAUSE * 2_u32.pow(*failures - 1);
+    let wanted = error
+        .pause
+        .map(|seconds| Duration::from_secs(seconds.min(PAUSE_SECONDS_MAX)));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a busy server is left alone for a while"
+    )]
+    thread::sleep(wanted.unwrap_or(own));
+    Ok(())
+}
+
+/// The error of an answer that refuses something.
+pub(crate) fn refusal(head: &Head, text: &str, url: &Url, access: &Access) -> RemoteError {
+    let status = head.status;
+    // Of S3, Google and Azure; nothing else of the answer, which can hold what was signed.
+    let code = element(text, "Code");
+    let code = code.filter(|code| code.bytes().all(|it| it.is_ascii_alphanumeric()));
+    let fault = match code {
+        // Among them a body that changed on its way.
+        Some(
+            "RequestTimeout"
+            | "InternalError"
+            | "SlowDown"
+            | "BadDigest"
+            | "XAmzContentSHA256Mismatch",
+        ) => Fault::Temporary,
+        _ => of_status(status),
+    };
+    let code = code.map(|code| format!(" {code}")).unwrap_or_default();
+    let answer = format!("status {status}{code} of {}", url.server);
+    let words = match fault {
+        Fault::Denied => format!("access denied ({answer}): {}", access.looked_for()),
+        _ => answer,
+    };
+    let after = head.header("retry-after");
+    RemoteError {
+        pause: after.and_then(|after| after.parse().ok()),
+        ..RemoteError::new(fault, words)
     }
 }
 

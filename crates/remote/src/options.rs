@@ -37,6 +37,28 @@ setters!(RemoteOptions {
     surroundings: Surroundings,
 });
 
+/// How an object is written.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct UploadOptions {
+    /// Replace an object of the same name.
+    pub overwrite: bool,
+    /// Keep an unfinished upload, and continue one: the parts that the store holds are made again,
+    /// compared and not sent again.
+    pub resume: bool,
+    /// Read the object when it is complete, and compare it with what was sent.
+    pub read_back: bool,
+    /// A text of ASCII that the object keeps, which says what it was made from.
+    pub note: Option<String>,
+}
+
+setters!(UploadOptions {
+    overwrite: bool,
+    resume: bool,
+    read_back: bool,
+    note: Option<String>,
+});
+
 type Variable = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// The environment, which a library does not look up by itself: variables, and the time.

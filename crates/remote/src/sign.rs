@@ -85,13 +85,14 @@ pub(crate) struct S3Key<'a> {
     pub(crate) region: &'a str,
 }
 
-/// The value of `authorization` for a request without a body. The headers are those to sign, with
-/// names in lower case and in order, `host` among them.
+/// The value of `authorization` for a request with a body of this SHA-256, in hexadecimal. The
+/// headers are those to sign, with names in lower case and in order, `host` among them.
 pub(crate) fn s3_authorization(
     key: &S3Key<'_>,
     method: &str,
     url: &Url,
     headers: &[(String, String)],
+    payload: &str,
     moment: &Moment,
 ) -> String {
     let names: Vec<&str> = headers.iter().map(|(name, _)| &**name).collect();
@@ -101,7 +102,6 @@ pub(crate) fn s3_authorization(
     let mut query: Vec<String> = url.query.split('&').map(str::to_owned).collect();
     query.sort_unstable();
     let query = query.join("&");
-    let payload = hexadecimal(&sha256(b""));
     let path = &url.path;
     let request = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{payload}");
     let (day, region) = (moment.basic_day(), key.region);
@@ -188,7 +188,14 @@ mod tests {
         ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(
-            s3_authorization(&key, "GET", &url, &headers, &moment),
+            s3_authorization(
+                &key,
+                "GET",
+                &url,
+                &headers,
+                &hexadecimal(&sha256(b"")),
+                &moment
+            ),
             "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,\
              SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,\
              Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"

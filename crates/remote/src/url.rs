@@ -116,6 +116,14 @@ impl Url {
         Url::parse(&format!("{scheme}//{server}{directory}{location}"))
     }
 
+    /// The same with another query, which is encoded.
+    pub(crate) fn with_query(&self, query: &str) -> Url {
+        Url {
+            query: query.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// The server without its port.
     pub(crate) fn host(&self) -> &str {
         match self.server.rsplit_once(':') {

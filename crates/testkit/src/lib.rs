@@ -19,6 +19,8 @@ mod kernel_log;
 mod memory_fs;
 mod mount;
 mod nasty;
+#[cfg(feature = "tree")]
+mod object_server;
 mod range_server;
 mod rng;
 mod squashfs;
@@ -43,6 +45,8 @@ pub use kernel_log::KernelLog;
 pub use memory_fs::MemoryFs;
 pub use mount::{Access, BackingFile, FsType, LoopDevice, Mount};
 pub use nasty::{NASTY_SPARSE_BYTES, nasty_tree};
+#[cfg(feature = "tree")]
+pub use object_server::{ObjectServer, StoreManner};
 pub use range_server::{Manner, RangeServer};
 pub use rng::{Rng, cases};
 pub use squashfs::{

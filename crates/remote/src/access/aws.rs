@@ -17,7 +17,7 @@ const PLACES: &str = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENT
 /// An object of S3.
 pub(crate) struct Aws {
     bucket: String,
-    key: String,
+    pub(crate) key: String,
     region: Mutex<String>,
     /// A server other than Amazon's.
     endpoint: Option<Url>,
@@ -78,6 +78,16 @@ impl Aws {
         }
     }
 
+    /// The URL of the bucket, of that of the object.
+    pub(crate) fn bucket_url(&self, url: &Url) -> Option<Url> {
+        let path = url.path.strip_suffix(&encode_key(&self.key))?;
+        let path = path.to_owned();
+        Some(Url {
+            path,
+            ..url.clone()
+        })
+    }
+
     /// The place in another region; `None` if it is that already.
     pub(crate) fn moved(&mut self, region: &str) -> Option<Url> {
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -90,29 +100,32 @@ impl Aws {
 
     pub(crate) fn sign(
         &self,
+        method: &str,
         url: &Url,
-        headers: &Headers,
+        (headers, body): (&Headers, &[u8]),
         options: &RemoteOptions,
     ) -> Result<Headers, RemoteError> {
+        const SHA256: &str = "x-amz-content-sha256";
         let around = &options.surroundings;
         let fetch = || fetch(options, &self.region());
         let Some(key) = self.credentials.find(around, fetch)? else {
             return Ok(Vec::new());
         };
         let moment = Moment::of(around.now());
-        let mut own = vec![
-            (
-                "x-amz-content-sha256".to_owned(),
-                hexadecimal(&tree::sha256(b"")),
-            ),
-            ("x-amz-date".to_owned(), moment.basic()),
-        ];
+        let mut own = vec![("x-amz-date".to_owned(), moment.basic())];
+        let known = headers.iter().find(|(name, _)| name == SHA256);
+        let payload = known.map(|(_, digest)| digest.clone());
+        let payload = payload.unwrap_or_else(|| hexadecimal(&tree::sha256(body)));
+        if known.is_none() {
+            own.push((SHA256.to_owned(), payload.clone()));
+        }
         if let Some(token) = key.token {
             own.push(("x-amz-security-token".to_owned(), token));
         }
         let mut signed = own.clone();
-        let signs = ["range", "if-match", "if-unmodified-since"];
-        let others = headers.iter().filter(|(name, _)| signs.contains(&&**name));
+        let signs = ["range", "if-match", "if-none-match", "if-unmodified-since"];
+        let is_signed = |name: &str| signs.contains(&name) || name.starts_with("x-amz-");
+        let others = headers.iter().filter(|(name, _)| is_signed(name));
         signed.extend(others.cloned());
         signed.push(("host".to_owned(), url.server.clone()));
         signed.sort_unstable();
@@ -121,7 +134,7 @@ impl Aws {
             secret: &key.secret,
             region: &self.region(),
         };
-        let value = s3_authorization(&key, "GET", url, &signed, &moment);
+        let value = s3_authorization(&key, method, url, &signed, &payload, &moment);
         own.push(("authorization".to_owned(), value));
         Ok(own)
     }
@@ -281,6 +294,18 @@ pub(super) fn read_secret(file: &str) -> Result<String, RemoteError> {
 pub(crate) fn element<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split('<').next()
+}
+
+/// The texts of all elements of this name, with the elements in them.
+pub(crate) fn elements<'t>(text: &'t str, name: &str) -> impl Iterator<Item = &'t str> {
+    let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (_, after) = rest.split_once(&begin)?;
+        let (inner, after) = after.split_once(&end)?;
+        rest = after;
+        Some(inner)
+    })
 }
 
 /// The settings of the profile that `AWS_PROFILE` names, in the files of Amazon's tools.

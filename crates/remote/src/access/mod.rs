@@ -13,7 +13,7 @@ use crate::options::RemoteOptions;
 use crate::url::Url;
 
 use aws::Aws;
-pub(crate) use aws::element;
+pub(crate) use aws::{element, elements};
 use azure::Azure;
 use google::Google;
 
@@ -55,16 +55,17 @@ impl Access {
         })
     }
 
-    /// The headers with secrets for a request with these other headers.
+    /// The headers with secrets for a request with these other headers, and a body.
     pub(crate) fn sign(
         &self,
+        method: &str,
         url: &Url,
-        headers: &Headers,
+        (headers, body): (&Headers, &[u8]),
         options: &RemoteOptions,
     ) -> Result<Headers, RemoteError> {
         match self {
             Access::Web(headers) => Ok(headers.clone()),
-            Access::S3(aws) => aws.sign(url, headers, options),
+            Access::S3(aws) => aws.sign(method, url, (headers, body), options),
             Access::Google(google) => google.sign(options),
             Access::Azure(azure) => azure.sign(url, headers, options),
         }
@@ -83,6 +84,14 @@ impl Access {
     pub(crate) fn moved(&mut self, region: &str) -> Option<Url> {
         match self {
             Access::S3(aws) => aws.moved(region),
+            _ => None,
+        }
+    }
+
+    /// The URL of the bucket of an object of S3, and the object's name in it.
+    pub(crate) fn bucket(&self, url: &Url) -> Option<(Url, String)> {
+        match self {
+            Access::S3(aws) => Some((aws.bucket_url(url)?, aws.key.clone())),
             _ => None,
         }
     }

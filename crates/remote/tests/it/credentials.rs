@@ -8,7 +8,7 @@ use tree::ReadAt;
 
 use crate::{object, open_with, refusal};
 
-fn options(variables: &[(&str, &str)]) -> RemoteOptions {
+pub(crate) fn options(variables: &[(&str, &str)]) -> RemoteOptions {
     let variables: Vec<(String, String)> = (variables.iter())
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();

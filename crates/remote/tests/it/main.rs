@@ -4,6 +4,7 @@ mod credentials;
 mod failures;
 mod hostile;
 mod reading;
+mod writing;
 
 use remote::{Opened, RemoteFile, RemoteOptions};
 use testkit::{RangeServer, Rng};

@@ -1,0 +1,275 @@
+//! Objects that are written, in the order of their parts, against failures and other writers.
+
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use remote::{RemoteOptions, UploadOptions, create, is_current, is_temporary};
+use testkit::{ObjectServer, Rng, StoreManner, cases};
+use tree::{Error, Output, ReadAt};
+
+use crate::credentials::options;
+use crate::object;
+
+const MIB: usize = 1 << 20;
+const ADDRESS: &str = "s3://b/dir/a%20name";
+const PATH: &str = "/b/dir/a%20name";
+
+fn obedient() -> ObjectServer {
+    ObjectServer::with(|_, _| StoreManner::Obeys)
+}
+
+fn to(server: &ObjectServer) -> RemoteOptions {
+    let key = [
+        ("AWS_ACCESS_KEY_ID", "me"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ];
+    options(&[key[0], key[1], ("AWS_ENDPOINT_URL", &server.endpoint())])
+}
+
+fn begin(server: &ObjectServer, upload: &UploadOptions) -> Output {
+    create(ADDRESS, &to(server), upload).unwrap()
+}
+
+/// Writes all bytes behind the first hundred, then these, as a format with a superblock does.
+fn write(output: &mut Output, bytes: &[u8]) -> std::io::Result<()> {
+    let mut at = 100;
+    for part in bytes[100..].chunks(700_000) {
+        output.write_all_at(part, at)?;
+        at += part.len() as u64;
+    }
+    output.write_all_at(&bytes[..100], 0)
+}
+
+fn is_existing(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind() == std::io::ErrorKind::AlreadyExists)
+}
+
+#[test]
+fn an_object_appears_as_a_whole() {
+    let server = obedient();
+    for (len, parts) in [
+        (100, &[][..]),
+        (8 * MIB, &[]),
+        (20 * MIB + 5, &[1, 2, 3]),
+        (16 * MIB, &[1, 2]),
+    ] {
+        let bytes = object(len);
+        let upload = UploadOptions::default().overwrite(true).read_back(true);
+        let before = server.object(PATH);
+        let mut output = begin(&server, &upload);
+        write(&mut output, &bytes).unwrap();
+        output.set_len(bytes.len() as u64).unwrap();
+        assert_eq!(server.object(PATH), before);
+        output.commit().unwrap();
+        assert_eq!(*server.object(PATH).unwrap(), bytes);
+        let mut sent = server.sent_parts();
+        sent.sort_unstable();
+        assert_eq!(sent, parts);
+    }
+    // Appended, with a hole at the end.
+    let mut output = begin(&server, &UploadOptions::default().overwrite(true));
+    output.write_all(&[7; 9 * MIB]).unwrap();
+    output.set_len(30 * MIB as u64).unwrap();
+    output.commit().unwrap();
+    let made = server.object(PATH).unwrap();
+    assert!(made.len() == 30 * MIB && made[..9 * MIB].iter().all(|&byte| byte == 7));
+    assert!(made[9 * MIB..].iter().all(|&byte| byte == 0));
+    assert_eq!(server.open_uploads(), 0);
+}
+
+#[test]
+fn bytes_that_were_sent_cannot_change_and_the_last_ones_are_read_back() {
+    let server = obedient();
+    let mut output = begin(&server, &UploadOptions::default());
+    let bytes = object(18 * MIB);
+    write(&mut output, &bytes[..17 * MIB]).unwrap();
+    assert!(!output.keep_from(17 * MIB as u64));
+    output
+        .write_all_at(&bytes[17 * MIB..], 17 * MIB as u64)
+        .unwrap();
+    let reader = output.reader().unwrap();
+    for at in [0, 8 * MIB - 10, 17 * MIB, 18 * MIB - 10] {
+        let mut read = [0; 10];
+        reader.read_exact_at(&mut read, at as u64).unwrap();
+        assert_eq!(read, bytes[at..at + 10], "{at}");
+    }
+    let far = reader
+        .read_exact_at(&mut [0; 10], 10 * MIB as u64)
+        .unwrap_err();
+    assert!(far.to_string().contains("cannot be read back"), "{far}");
+    let late = output.write_all_at(b"x", 9 * MIB as u64).unwrap_err();
+    assert!(late.to_string().contains("was sent already"), "{late}");
+    assert!(output.set_len(9 * MIB as u64).is_err());
+    // Bytes of the part that is open can.
+    output.write_all_at(b"x", 17 * MIB as u64 + 5).unwrap();
+    drop((reader, output));
+    assert_eq!((server.object(PATH), server.open_uploads()), (None, 0));
+}
+
+#[test]
+fn of_two_writers_one_succeeds() {
+    let server = obedient();
+    let (first, second) = (object(9 * MIB), object(9 * MIB + 1));
+    for bytes in [&first[..200], &first] {
+        let mut outputs = [0, 1].map(|_| begin(&server, &UploadOptions::default().resume(true)));
+        write(&mut outputs[0], bytes).unwrap();
+        write(&mut outputs[1], &second).unwrap();
+        let [one, other] = outputs;
+        one.commit().unwrap();
+        assert!(is_existing(&other.commit().unwrap_err()));
+        assert_eq!(*server.object(PATH).unwrap(), bytes);
+        // A third one does not begin, unless it may replace the object.
+        let refused = create(ADDRESS, &to(&server), &UploadOptions::default()).unwrap_err();
+        assert!(is_existing(&refused));
+        let mut output = begin(&server, &UploadOptions::default().overwrite(true));
+        write(&mut output, &second).unwrap();
+        output.commit().unwrap();
+        assert_eq!(*server.object(PATH).unwrap(), second);
+        assert_eq!(server.open_uploads(), 0);
+        server.remove(PATH);
+    }
+}
+
+#[test]
+fn an_upload_is_continued_with_the_parts_that_the_store_lacks() {
+    let server = obedient();
+    let bytes = object(44 * MIB);
+    let cut = |bytes: &[u8], upload: &UploadOptions| {
+        let mut output = begin(&server, upload);
+        output.write_all(&bytes[..30 * MIB]).unwrap();
+        drop(output);
+        assert_eq!((server.object(PATH), server.open_uploads()), (None, 1));
+        server.sent_parts()
+    };
+    let again = |bytes: &[u8], upload: &UploadOptions| {
+        let mut output = begin(&server, upload);
+        write(&mut output, bytes).unwrap();
+        output.commit().unwrap();
+        assert_eq!(*server.object(PATH).unwrap(), bytes);
+        server.remove(PATH);
+        let mut sent = server.sent_parts();
+        sent.sort_unstable();
+        sent
+    };
+    let resume = UploadOptions::default().resume(true);
+    cut(&bytes, &resume);
+    assert_eq!(again(&bytes, &resume), [1, 4, 5, 6]);
+    // Parts that are not the same are sent again.
+    cut(&bytes, &resume);
+    let mut others = bytes.clone();
+    others[20 * MIB] ^= 1;
+    assert_eq!(again(&others, &resume), [1, 3, 4, 5, 6]);
+    assert_eq!(server.open_uploads(), 0);
+    // The upload says of which source it is, because it keeps that for the object.
+    let noted = |note: &str| resume.clone().note(Some(note.to_owned()));
+    cut(&bytes, &noted("one"));
+    assert_eq!(again(&bytes, &noted("one")), [1, 4, 5, 6]);
+    cut(&bytes, &noted("one"));
+    let mut output = begin(&server, &noted("two"));
+    write(&mut output, &bytes).unwrap();
+    output.commit().unwrap();
+    let is = |note| is_current(ADDRESS, &to(&server), note).unwrap();
+    assert!(is("two") && !is("one"));
+    assert_eq!(server.open_uploads(), 1);
+}
+
+#[test]
+fn a_note_says_what_an_object_was_made_from() {
+    let server = obedient();
+    assert!(!is_current(ADDRESS, &to(&server), "note").unwrap());
+    for len in [200, 9 * MIB] {
+        let upload = UploadOptions::default()
+            .overwrite(true)
+            .note(Some("note".into()));
+        let mut output = begin(&server, &upload);
+        write(&mut output, &object(len)).unwrap();
+        output.commit().unwrap();
+        assert!(is_current(ADDRESS, &to(&server), "note").unwrap());
+        assert!(!is_current(ADDRESS, &to(&server), "not").unwrap());
+    }
+}
+
+#[test]
+fn failures_of_the_network_do_not_change_the_object() {
+    let rng = Mutex::new(Rng::new(5));
+    let server = ObjectServer::with(move |_, _| match rng.lock().unwrap().below(12) {
+        0 => StoreManner::Refuses(503),
+        1 => StoreManner::IsSilent,
+        2 => StoreManner::Damages,
+        _ => StoreManner::Obeys,
+    });
+    for len in [200, 18 * MIB] {
+        for _ in 0..cases(2) {
+            let bytes = object(len);
+            let mut output = begin(&server, &UploadOptions::default());
+            write(&mut output, &bytes).unwrap();
+            output.commit().unwrap();
+            assert_eq!(*server.object(PATH).unwrap(), bytes);
+            server.remove(PATH);
+        }
+    }
+}
+
+#[test]
+fn a_store_that_fails_for_long_ends_the_upload() {
+    for (manner, words, helps) in [
+        (StoreManner::Damages, "BadDigest", true),
+        (StoreManner::Refuses(403), "access denied", false),
+    ] {
+        let server = ObjectServer::with(move |_, line| {
+            if line.contains("partNumber=3") {
+                manner
+            } else {
+                StoreManner::Obeys
+            }
+        });
+        let mut output = begin(&server, &UploadOptions::default());
+        let written = write(&mut output, &object(30 * MIB));
+        let error = match written {
+            Ok(()) => match output.commit().unwrap_err() {
+                Error::Io(error) => error,
+                error => panic!("{error}"),
+            },
+            Err(error) => error,
+        };
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(is_temporary(&error), helps, "{error}");
+        assert_eq!((server.object(PATH), server.open_uploads()), (None, 0));
+    }
+}
+
+/// The last request has no answer, and all later ones fail.
+#[test]
+fn an_object_that_is_there_though_no_answer_came_is_known() {
+    for (len, overwrite) in [(200, false), (200, true), (9 * MIB, false), (9 * MIB, true)] {
+        let count = AtomicU64::new(0);
+        let server = ObjectServer::with(move |_, line| {
+            let is_last = line.starts_with("POST") && line.contains("uploadId")
+                || line.starts_with("PUT") && !line.contains("uploadId");
+            let is_first = is_last && count.fetch_add(1, Ordering::Relaxed) == 0;
+            if is_first {
+                StoreManner::IsSilent
+            } else {
+                StoreManner::Obeys
+            }
+        });
+        let bytes = object(len);
+        let mut output = begin(&server, &UploadOptions::default().overwrite(overwrite));
+        write(&mut output, &bytes).unwrap();
+        output.commit().unwrap();
+        assert_eq!(*server.object(PATH).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn other_stores_are_not_written() {
+    for address in ["https://127.0.0.1:1/x", "gs://b/x", "az://c/x"] {
+        let refused = create(
+            address,
+            &RemoteOptions::default(),
+            &UploadOptions::default(),
+        );
+        assert!(matches!(refused, Err(Error::Unsupported(_))), "{address}");
+    }
+}
