@@ -294,6 +294,12 @@ impl Address {
         Ok(())
     }
 
+    /// Whether an address to write is that of an object that this build writes.
+    pub fn is_written_object(address: &Path) -> bool {
+        let bytes = address.as_os_str().as_bytes();
+        is_remote(bytes) && bytes.starts_with(b"s3://")
+    }
+
     /// Refuses an address to write that is no file of this machine.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ pub use index::{index, is_current_index};
 pub use input::Input;
 #[cfg(feature = "remote")]
 pub use object::Surroundings;
-pub use object::{RemoteOptions, is_temporary, without_secrets};
+pub use object::{RemoteOptions, UploadOptions, create_object, is_temporary, without_secrets};
 pub use open_options::{ImageAt, OpenOptions, VerityRoot};
 pub use partitions::Partition;
 pub use receive::{

@@ -6,7 +6,7 @@ use std::path::Path;
 
 #[cfg(feature = "remote")]
 pub use built::Surroundings;
-pub use built::{RemoteOptions, is_temporary};
+pub use built::{RemoteOptions, UploadOptions, create_object, is_temporary};
 pub(crate) use built::{is_of_object, is_remote, redacted, split};
 
 /// A name of a source, without the parts of the address of an object that can be secret.
@@ -17,9 +17,26 @@ pub fn without_secrets(name: &[u8]) -> Vec<u8> {
 
 #[cfg(feature = "remote")]
 mod built {
-    pub use ::remote::{RemoteOptions, Surroundings, is_temporary};
+    pub use ::remote::{RemoteOptions, Surroundings, UploadOptions, is_temporary};
     pub(crate) use ::remote::{is_of_object, is_remote, split};
     use std::path::Path;
+
+    use tree::{Error, Output, Result};
+
+    /// Begins an object at an address ([`Address::is_written_object`](crate::Address)), of which
+    /// nothing is visible until the output is committed.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, unless it may be replaced; the store cannot be reached or denies access.
+    pub fn create_object(
+        address: &Path,
+        remote: &RemoteOptions,
+        upload: &UploadOptions,
+    ) -> Result<Output> {
+        let address = address.to_str();
+        let address = address.ok_or(Error::InvalidInput("the name of an object is UTF-8"))?;
+        ::remote::create(address, remote, upload)
+    }
 
     /// An address without secrets.
     pub(crate) fn redacted(path: &Path) -> Option<String> {
@@ -33,10 +50,33 @@ mod built {
     use std::io;
     use std::path::Path;
 
+    use tree::{Error, Output, Result};
+
     /// How objects are read, which this build does not.
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
     pub struct RemoteOptions {}
+
+    /// How objects are written, which this build does not.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct UploadOptions {}
+
+    impl UploadOptions {
+        /// Has no effect.
+        #[must_use]
+        pub fn overwrite(self, _: bool) -> UploadOptions {
+            self
+        }
+    }
+
+    /// Begins an object, which this build does not.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn create_object(_: &Path, _: &RemoteOptions, _: &UploadOptions) -> Result<Output> {
+        Err(Error::Unsupported("objects, in this build"))
+    }
 
     pub(crate) fn is_remote(_: &[u8]) -> bool {
         false

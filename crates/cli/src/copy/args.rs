@@ -139,6 +139,15 @@ pub(crate) struct Copy {
     #[arg(long)]
     pub(crate) overwrite: bool,
 
+    /// Objects: keep the parts that were sent if the copy ends early, and continue an unfinished
+    /// upload: everything is made again, and only the parts that the store lacks are sent
+    #[arg(long)]
+    pub(crate) resume: bool,
+
+    /// Objects: read the object when it is complete, and compare it with what was sent
+    #[arg(long)]
+    pub(crate) read_back: bool,
+
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
 
@@ -340,6 +349,7 @@ impl Copy {
         let open = open_options();
         options.spool_dir = open.spool_dir;
         options.remote = open.remote;
+        self.set_upload(&mut options)?;
         match format {
             Format::Squashfs => {
                 self.squashfs.set(&self.image, &mut options)?;
@@ -375,6 +385,29 @@ impl Copy {
             options.epoch = epoch()?;
         }
         Ok(options)
+    }
+
+    #[cfg(feature = "remote")]
+    fn set_upload(&self, options: &mut CopyOptions) -> Result<()> {
+        if !Address::is_written_object(&self.dst) {
+            for (is_wanted, name) in [(self.resume, "resume"), (self.read_back, "read-back")] {
+                if is_wanted {
+                    bail!("--{name}: DST is not an object of S3 (s3://BUCKET/NAME)");
+                }
+            }
+        }
+        options.upload.read_back = self.read_back;
+        options.upload.overwrite = self.overwrite;
+        options.upload.resume = self.resume;
+        Ok(())
+    }
+
+    #[cfg(not(feature = "remote"))]
+    fn set_upload(&self, _: &mut CopyOptions) -> Result<()> {
+        if self.resume || self.read_back {
+            bail!("--resume and --read-back: this build writes no objects");
+        }
+        Ok(())
     }
 
     /// The format of a layer that is an image of a file system.

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use restow::{Format, ImageDestination};
+use restow::{Address, Format, ImageDestination};
 use tree::OutputPath;
 use tree::extract::Existing;
 
@@ -40,6 +40,9 @@ pub(crate) fn refuse_before_reading(
 
 fn refuse_place(sources: &[PathBuf], args: &Copy, format: Format, dst: &Path) -> Result<()> {
     let overwrite = args.overwrite;
+    if Address::is_written_object(dst) {
+        return Ok(());
+    }
     if dst == Path::new("-") {
         if io::stdout().is_terminal() {
             bail!("standard output is a terminal; name a file, or pipe it into a program");

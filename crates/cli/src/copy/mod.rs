@@ -231,6 +231,10 @@ fn copy_tree(
     });
     let summary = copied.map_err(|error| match is_there(&args.dst) {
         Some(reason) if format == Format::Dir && message::is_existing(&error) => anyhow!(reason),
+        _ if Address::is_written_object(dst) && message::is_existing(&error) => {
+            let name = text::of_host_path(dst, "-");
+            anyhow!("{name} already exists; --overwrite replaces it")
+        }
         _ => error,
     })?;
     if let Some(can_delete) = summary.read_only.filter(|_| !args.quiet) {

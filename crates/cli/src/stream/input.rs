@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use restow::{Address, Input};
+use restow::{Address, Input, UploadOptions, create_object};
 use tree::{Error, Output, Progress, Sha256};
 
 use crate::bar::Bar;
@@ -72,8 +72,13 @@ pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Output> {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
         return Ok(Output::stream(File::from(stdout)));
     }
-    Address::refuse_remote_destination(path)?;
-    let created = Output::create(path, overwrite);
+    let created = if Address::is_written_object(path) {
+        let upload = UploadOptions::default().overwrite(overwrite);
+        create_object(path, &open_options().remote, &upload)
+    } else {
+        Address::refuse_remote_destination(path)?;
+        Output::create(path, overwrite)
+    };
     created.map_err(|error| match error {
         Error::Io(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             anyhow!(

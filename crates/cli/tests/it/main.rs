@@ -47,6 +47,8 @@ mod receive_image; // send streams, received into images
 mod receive_mounted; // send streams, received into a mounted btrfs
 #[cfg(feature = "remote")]
 mod remote; // sources of a web server, for all commands that read
+#[cfg(feature = "remote")]
+mod remote_write; // objects as destinations
 mod rescue; // merged and replaced directories, and sources that cannot be read as a whole
 mod reuse; // images that keep the data of older ones
 mod selection; // directories of sources, lists of files, stripped names, followed links

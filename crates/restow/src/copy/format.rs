@@ -52,7 +52,8 @@ impl Format {
     /// restow cannot write that format, or not to standard output.
     pub fn of(dst: &Path, chosen: Option<Format>) -> Result<Format> {
         let store = image_store(dst)?;
-        if store.is_none() {
+        let is_object = Address::is_written_object(dst);
+        if store.is_none() && !is_object {
             Address::refuse_remote_destination(dst)?;
         }
         let format = match chosen.or(store) {
@@ -67,6 +68,9 @@ impl Format {
             None if is_stream(dst) => Format::Tar,
             None => format_of_name(dst)?,
         };
+        if is_object {
+            refuse_object(format, dst)?;
+        }
         if format.is_container_image() {
             refuse_stream(format, &ImageDestination::of(dst)?.path)?;
         } else {
@@ -137,6 +141,24 @@ impl Format {
 /// Whether a destination is standard output (`-`) or another open file of this process.
 pub(super) fn is_stream(dst: &Path) -> bool {
     dst == Path::new("-") || matches!(OutputPath::of(dst), Ok(OutputPath::Open(_)))
+}
+
+/// Refuses an object in a format whose bytes change after they were written.
+fn refuse_object(format: Format, dst: &Path) -> Result<()> {
+    let name = text::of_host_path(dst, "-");
+    match format {
+        Format::Dir | Format::File => {
+            refuse!(
+                "{name} would be {}, and objects are archives, images and streams; choose a format with --to",
+                format.noun()
+            )
+        }
+        Format::Btrfs | Format::Oci | Format::OciArchive => refuse!(
+            "{} is not written in order and cannot go to {name}: write a file, and `aws s3 cp` copies it there",
+            format.noun()
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a destination on standard output that has to be written at any place.

@@ -15,7 +15,7 @@ use super::options::CopyOptions;
 use super::summary::{CopyLoss, LossReason};
 use crate::error::{During, refuse};
 use crate::verity::add_tree;
-use crate::{Error, HashTree, ImageDestination, Result, SourceTree, text};
+use crate::{Address, Error, HashTree, ImageDestination, Result, SourceTree, create_object, text};
 
 /// A copy whose source is listed, before anything is written.
 pub struct CopyJob<'a> {
@@ -56,12 +56,18 @@ impl<'a> CopyJob<'a> {
             if dst == Path::new("-") {
                 return Ok(Output::standard()?);
             }
+            if Address::is_written_object(dst) {
+                return create_object(dst, &options.remote, &options.upload);
+            }
             if options.in_place {
                 return Output::in_place(file);
             }
             Output::create(file, options.overwrite)
         };
         let there = fs::metadata(file).ok().filter(fs::Metadata::is_file);
+        if Address::is_written_object(dst) {
+            refuse_for_object(format, options)?;
+        }
         let names = there.map_or(1, |there| there.nlink());
         let is_replaced = format != Format::Dir && !is_stream(dst) && !options.in_place;
         let other_names = if is_replaced {
@@ -298,4 +304,21 @@ impl<'a> CopyJob<'a> {
         losses.extend(changed);
         losses
     }
+}
+
+/// Refuses options that change or read bytes of an image that were sent to a store.
+fn refuse_for_object(format: Format, options: &CopyOptions) -> Result<()> {
+    let is_image = matches!(format, Format::Squashfs | Format::Erofs);
+    let name = if options.verity.is_some() {
+        "--verity"
+    } else if is_image && options.skip_unreadable {
+        "--skip-unreadable"
+    } else if is_image && options.keep_damaged {
+        "--keep-damaged"
+    } else {
+        return Ok(());
+    };
+    refuse!(
+        "{name}: bytes of an object cannot be read or changed while it is written; write a file"
+    )
 }

@@ -15,7 +15,7 @@ use tree::{
 };
 
 use super::format::Format;
-use crate::{Error, RemoteOptions, Result, VerityOptions, text};
+use crate::{Error, RemoteOptions, Result, UploadOptions, VerityOptions, text};
 
 /// How a tree is copied. Options for another format than that of the destination have no effect.
 #[derive(Debug)]
@@ -93,8 +93,10 @@ pub struct CopyOptions {
     pub stream: StreamOptions,
     /// Container images: the options of the format.
     pub image: ImageOptions,
-    /// How objects of other machines are read, such as the image to reuse.
+    /// How objects of other machines are read, such as the image to reuse, and reached.
     pub remote: RemoteOptions,
+    /// How an object is written, but for `overwrite` above.
+    pub upload: UploadOptions,
     /// The directory for unnamed files with the content of an archive that is reused.
     pub spool_dir: PathBuf,
     /// Images: bytes behind the image, which are no part of it.
@@ -194,6 +196,7 @@ impl Default for CopyOptions {
             stream: StreamOptions::default(),
             image: ImageOptions::default(),
             remote: RemoteOptions::default(),
+            upload: UploadOptions::default(),
             spool_dir: "/var/tmp".into(),
             appended: Vec::new(),
         }
@@ -235,6 +238,7 @@ setters!(CopyOptions {
     stream: StreamOptions,
     image: ImageOptions,
     remote: RemoteOptions,
+    upload: UploadOptions,
     spool_dir: impl Into<PathBuf>,
 });
 
