@@ -81,6 +81,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "puts the modules into the sources of that kernel, and builds a small one with them",
     ),
     (
+        "kmod-series",
+        kmod::kmod_series,
+        "patches that add the codecs' sources to lib/restow of the kernel tree that is named, in the folder named after it",
+    ),
+    (
         "kmod-deb",
         kmod::kmod_deb,
         "builds the Debian package restow-dkms, in the folder that is named",

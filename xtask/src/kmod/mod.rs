@@ -15,7 +15,10 @@ mod measure;
 mod original;
 mod packages;
 mod page;
+mod series;
 mod tree;
+
+use std::path::{Path, PathBuf};
 
 use crate::environment::root;
 use crate::outcome::{Outcome, Report};
@@ -84,6 +87,18 @@ pub(crate) fn kmod_original(report: &mut Report, arguments: &[String]) {
 pub(crate) fn kmod_tree(report: &mut Report, arguments: &[String]) {
     report.step("tools", tools::ensure);
     report.step("kmod-tree", || tree(series(arguments)));
+}
+
+/// Makes the patches for a kernel tree.
+pub(crate) fn kmod_series(report: &mut Report, arguments: &[String]) {
+    report.step("kmod-series", || {
+        let [tree, folder] = arguments else {
+            return Outcome::failed("name a kernel tree, and a folder for the patches");
+        };
+        let patches = series::series(Path::new(tree), Path::new(folder));
+        let shown = |path: &PathBuf| println!("{}", path.display());
+        patches.map(|patches| patches.iter().for_each(shown)).into()
+    });
 }
 
 /// What comes of the modules in a kernel tree.
