@@ -35,7 +35,7 @@ macro_rules! checked {
         match $option {
             Some(value) => Ok(value),
             None => {
-                core::hint::cold_path();
+                crate::hint::cold_path();
                 Err(Fault::Index)
             }
         }
@@ -54,7 +54,7 @@ macro_rules! ensure {
     ($condition:expr) => {
         #[cfg(feature = "no-panic")]
         if !$condition {
-            core::hint::cold_path();
+            crate::hint::cold_path();
             return Err($crate::checked::Fault::Index);
         }
         #[cfg(not(feature = "no-panic"))]

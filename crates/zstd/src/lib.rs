@@ -37,6 +37,8 @@ mod dictionary;
 mod frame;
 #[cfg(any(feature = "compress", feature = "decompress"))]
 mod fse;
+#[cfg(feature = "compress")]
+mod hint;
 #[cfg(any(feature = "compress", feature = "decompress"))]
 mod huffman;
 #[cfg(any(feature = "compress", feature = "decompress"))]

@@ -144,7 +144,8 @@ fn parse_descriptor(src: &[u8], at: usize) -> Result<Frame, Error> {
     if descriptor & 0x08 != 0 {
         return Err(Error::FrameParameterUnsupported);
     }
-    let dictionary_id = u32::try_from(le(src, id_at, id_len)).unwrap_or(u32::MAX); // 4 bytes at most
+    // 4 bytes at most.
+    let dictionary_id = u32::try_from(le(src, id_at, id_len)).unwrap_or(u32::MAX);
     let content_size = match content_size_len {
         0 => None,
         2 => Some(le(src, content_size_at, 2).saturating_add(256)),

@@ -5,8 +5,8 @@ use crate::checked::{Checked, CheckedSlice};
 use crate::fse::{
     FseEncoder, SpreadCells, accuracy, end, normalise, start, step, write_description,
 };
+use crate::hint::select_unpredictable;
 use crate::workspace::{Carver, Cells};
-use core::hint::select_unpredictable;
 
 /// Longest code.
 const LENGTH_MAX: u32 = 11;

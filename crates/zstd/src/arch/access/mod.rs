@@ -46,7 +46,11 @@ macro_rules! opaque {
                 let same;
                 // SAFETY: no instruction at all.
                 unsafe {
-                    core::arch::asm!("/* {0} */", inout(reg) value => same, options(pure, nomem, nostack, preserves_flags));
+                    core::arch::asm!(
+                        "/* {0} */",
+                        inout(reg) value => same,
+                        options(pure, nomem, nostack, preserves_flags),
+                    );
                 }
                 same
             };

@@ -82,7 +82,9 @@ proven_fn! {
         let chains = ChainLinks::new(chains)?;
         macro_rules! parse {
             ($width:literal, $hashed:literal, $lookahead:literal, $chained:literal) => {
-                parse::<$width, $hashed, $lookahead, $chained>(data, rows, chains, task, repeat, store)
+                parse::<$width, $hashed, $lookahead, $chained>(
+                    data, rows, chains, task, repeat, store,
+                )
             };
         }
         macro_rules! widths {
@@ -187,7 +189,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             let step = ((at - anchor) >> Lazy::PATIENCE_LOG) + 1;
             at += step;
             if step > Lazy::ENTERED_STEP {
-                core::hint::cold_path();
+                crate::hint::cold_path();
                 // No match was found for long: skipped positions are not worth a place.
                 rows.next = at;
             }

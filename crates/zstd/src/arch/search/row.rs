@@ -117,8 +117,17 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
         /// `first <= low < at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
         // Once for each width where it is fast, and apart where code is to be small: in safe code,
         // and in a kernel.
-        #[cfg_attr(any(not(feature = "arch"), all(target_arch = "x86_64", not(target_feature = "sse2"))), inline(never))]
-        #[cfg_attr(all(feature = "arch", not(all(target_arch = "x86_64", not(target_feature = "sse2")))), inline(always))]
+        #[cfg_attr(
+            any(not(feature = "arch"), all(target_arch = "x86_64", not(target_feature = "sse2"))),
+            inline(never)
+        )]
+        #[cfg_attr(
+            all(
+                feature = "arch",
+                not(all(target_arch = "x86_64", not(target_feature = "sse2")))
+            ),
+            inline(always)
+        )]
         pub(super) fn search<const MIN: u32>(
             &mut self,
             data: IndexedBytes<'_>,

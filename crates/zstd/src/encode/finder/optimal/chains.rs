@@ -9,9 +9,9 @@ use crate::encode::finder::index::{
     PRIME, SearchBlock, match_length, read32, read64, repeats, word_at,
 };
 use crate::encode::params::Optimal;
+use crate::hint::select_unpredictable;
 use crate::sequences::{offset_code, offset_value};
 use crate::workspace::Cells;
-use core::hint::select_unpredictable;
 
 /// Lengths that have a table, and the logarithm of how much smaller it is than the largest. Behind
 /// the last, chains begin.
