@@ -50,7 +50,7 @@ pub(super) fn tree() -> TempDir {
 
 /// Images of `src`: the command that makes one, the options of its index, and the smallest part of
 /// the stored bytes, in a hundred, that is named where it is.
-const IMAGES: [(&str, &str, u64); 10] = [
+const IMAGES: [(&str, &str, u64); 11] = [
     ("a.squashfs --compress zstd:3", "", 98),
     ("b.squashfs --compress zstd:3 --block-size 1M", "", 98),
     ("c.squashfs --compress gzip:6", "", 95),
@@ -66,6 +66,8 @@ const IMAGES: [(&str, &str, u64); 10] = [
         "--min-kernel 6.12",
         95,
     ),
+    // It ends within a block.
+    ("j.squashfs --compress zstd:3 --no-padding", "", 98),
 ];
 
 /// Makes the image, and its index `x.erofs`; its name, and the description of the index.
@@ -90,6 +92,8 @@ fn an_index_shows_the_tree_of_the_image() {
             "{case:?}: {named} {stored}"
         );
         ok(&dir, &format!("diff --device {name} x.erofs {name}"));
+        let bytes = fs::metadata(dir.join(&name)).unwrap().len();
+        assert_eq!(bytes.is_multiple_of(4096), !case.0.contains("--no-padding"));
         let (checked, _) = ok(&dir, &format!("check --device {name} x.erofs"));
         assert!(checked.starts_with("0 errors"), "{case:?}: {checked}");
         let first = fs::read(dir.join("x.erofs")).unwrap();
@@ -122,6 +126,59 @@ fn linux_mounts_indexes() {
         mount -t erofs -o ro,device=$one,device=$two x.erofs m\n\
         diff -r --no-dereference m src; umount m\n";
     in_own_mounts(dir.path(), script);
+}
+
+/// Changed indexes, and changed images under them, that the check accepts: Linux shows the same, or
+/// an error.
+#[test]
+#[ignore = "needs root"]
+fn linux_reads_changed_indexes_alike() {
+    let dir = TempDir::new();
+    let (src, mut rng) = (dir.join("src"), Rng::new(41));
+    fs::create_dir_all(src.join("d")).unwrap();
+    for (name, lines) in [("large", 30_000), ("d/small", 300), ("tiny", 4)] {
+        let lines: String = (0..lines).map(|n| format!("line {n}\n")).collect();
+        fs::write(src.join(name), lines).unwrap();
+    }
+    let mut noise = vec![0; 9000];
+    rng.fill(&mut noise);
+    fs::write(src.join("noise"), noise).unwrap();
+    let pairs = [
+        ("a.squashfs", ""),
+        ("b.squashfs", "--min-kernel 6.17"),
+        ("c.btrfs", ""),
+        ("d.btrfs", "--min-kernel 6.12"),
+    ];
+    let pairs = pairs.map(|(image, options)| {
+        ok(&dir, &format!("copy -q src {image}"));
+        ok(&dir, &format!("index -q {options} {image} {image}.erofs"));
+        [image.to_owned(), format!("{image}.erofs")].map(|it| fs::read(dir.join(it)).unwrap())
+    });
+    let mut mounted = 0;
+    for case in 0..testkit::cases(16) {
+        let [mut image, mut index] = pairs[case % pairs.len()].clone();
+        let bytes = if rng.chance(4) {
+            &mut image
+        } else {
+            &mut index
+        };
+        // Behind the superblock and the tag.
+        let at = 4160 + rng.index(bytes.len() - 4160);
+        bytes[at] ^= 1 << rng.index(8);
+        fs::write(dir.join("image"), image).unwrap();
+        fs::write(dir.join("index"), index).unwrap();
+        let check = ["check", "-q", "--device", "image", "index"];
+        if run_in(dir.path(), check).0 != 0 {
+            continue;
+        }
+        mounted += 1;
+        let script = "mkdir -p m; loop=$(losetup -rf --show image); trap 'losetup -d $loop' EXIT\n\
+             mount -t erofs -o ro,device=$loop index m || exit 0\n\
+             code=0; $restow diff --device image index m > said 2>&1 || code=$?\n\
+             umount m; if [ $code = 1 ]; then cat said; exit 1; fi\n";
+        in_own_mounts(dir.path(), script);
+    }
+    assert!(mounted > 2, "{mounted}");
 }
 
 #[test]

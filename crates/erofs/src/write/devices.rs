@@ -156,3 +156,31 @@ pub(crate) fn check_end(devices: &[DataDevice], bytes: u64) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_blocks_of_a_device_hold_data() {
+        let store = StoreId::new();
+        let of = || DataDevice::new((store, 1), Arc::new(vec![0; 10_000]), b"tag").unwrap();
+        let place = |at, len| DevicePlace {
+            store,
+            device: 1,
+            at,
+            len,
+        };
+        let found = |device, at, len| {
+            let devices = [device];
+            device_of(&devices, &place(at, len)).map(|(_, at)| at)
+        };
+        assert_eq!(found(of(), 4097, 4095), Some(DEVICES_AT + 4097));
+        assert_eq!(found(of(), 4097, 4096), None);
+        assert_eq!(found(of(), 8192, 1), None);
+        // In the same file, the rest of the last block comes behind it.
+        assert_eq!(found(of().beneath(10_000), 8192, 1000), Some(8192));
+        assert_eq!(begin(&[of().beneath(10_000)]), 12_288);
+        assert_eq!(begin(&[of()]), 4096);
+    }
+}
