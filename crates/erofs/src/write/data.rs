@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tree::{
     ChecksumsMark, Duplicates, Error, ExtentId, FileId, KeptCount, NoProgress, Progress, ReadAt,
-    RecordTable, Result, Scratch, Strings, high_u32, low_u32, ordered, wide_u64,
+    RecordTable, Result, Scratch, Strings, high_u32, low_u32, ordered, sha256, wide_u64,
 };
 use xxhash::Xxh64;
 
@@ -219,6 +219,8 @@ struct KnownUnit {
     at: u64,
     stored_len: u32,
     len: u32,
+    /// The SHA-256, if the output cannot be read back.
+    digest: Option<[u8; 32]>,
 }
 
 /// The content in progress.
@@ -228,6 +230,8 @@ struct DataWriter<'w, 'a> {
     xattrs: &'w XattrTable<'w>,
     mark: Option<DataMark>,
     known: HashMap<u64, KnownUnit>,
+    /// Whether the output gives back the bytes of a unit.
+    is_read_back: bool,
     /// The units that are named on devices.
     named: HashSet<u64>,
     /// Where the stored data is in the packed inode that files are parts of.
@@ -300,11 +304,13 @@ impl<'a> ImageWriter<'a> {
 
 impl<'w, 'a> DataWriter<'w, 'a> {
     fn new(image: &'w mut ImageWriter<'a>, xattrs: &'w XattrTable<'w>, scratch: &Scratch) -> Self {
+        let is_read_back = image.output.keep_from(u64::MAX);
         DataWriter {
             data: PlacedData::new(scratch, image.inventory.file_count()),
             image,
             xattrs,
             mark: None,
+            is_read_back,
             known: HashMap::new(),
             named: HashSet::new(),
             fragments: HashMap::new(),
@@ -567,13 +573,20 @@ impl<'w, 'a> DataWriter<'w, 'a> {
         } else {
             0
         };
+        let digest = (shares && !self.is_read_back).then(|| sha256(bytes));
         if let Some(known) = self.known.get(&hash).filter(|_| shares)
             && (known.stored_len, known.len) == (stored_len, len as u32)
             && known.at + u64::from(known.stored_len) <= image.at
         {
             self.scratch.resize(bytes.len(), 0);
-            image.output.read_exact_at(&mut self.scratch, known.at)?;
-            if self.scratch == bytes {
+            let is_same = match known.digest {
+                Some(_) => known.digest == digest,
+                None => {
+                    image.output.read_exact_at(&mut self.scratch, known.at)?;
+                    self.scratch == bytes
+                }
+            };
+            if is_same {
                 image.summary.shared_units += 1;
                 return Ok(placed(known.at));
             }
@@ -605,6 +618,7 @@ impl<'w, 'a> DataWriter<'w, 'a> {
                 at,
                 stored_len,
                 len,
+                digest,
             };
             self.known.entry(hash).or_insert(known);
         }
