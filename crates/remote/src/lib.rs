@@ -29,6 +29,19 @@ pub enum Opened {
     Stream(Box<dyn Read + Send>),
 }
 
+/// A text that changes when the object at an address does: its ETag or the time of its last change,
+/// and its size.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn state(address: &str, options: &RemoteOptions) -> io::Result<String> {
+    let (object, start) = object::Object::open(address, options)?;
+    match start {
+        object::Start::Bytes(_) => Ok(object.state()),
+        object::Start::All(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
 /// Opens the object at an address, without a subvolume.
 ///
 /// # Errors

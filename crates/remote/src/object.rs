@@ -116,6 +116,16 @@ impl Object {
         Ok((object, Start::Bytes(start)))
     }
 
+    /// The text of the part of all answers that is equal.
+    pub(crate) fn state(&self) -> String {
+        let Guard {
+            etag,
+            modified,
+            size,
+        } = &self.guard;
+        format!("{etag:?} {modified:?} {size}")
+    }
+
     /// The size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.guard.size

@@ -48,7 +48,8 @@ pub struct UploadOptions {
     pub resume: bool,
     /// Read the object when it is complete, and compare it with what was sent.
     pub read_back: bool,
-    /// A text of ASCII that the object keeps, which says what it was made from.
+    /// A text of ASCII that the object keeps, which says what it was made from. An object with
+    /// another one is replaced.
     pub note: Option<String>,
 }
 

@@ -47,6 +47,10 @@ pub fn create(address: &str, options: &RemoteOptions, upload: &UploadOptions) ->
         Ok((store, found))
     });
     let (store, found) = store.map_err(io::Error::from)?;
+    // A note shows that the object was made to be replaced when its source changes.
+    let is_outdated = upload.note.is_some() && found.as_ref().is_some_and(|it| !it.is_empty());
+    let mut upload = upload.clone();
+    upload.overwrite |= is_outdated;
     if found.is_some() && !upload.overwrite {
         return Err(Error::Io(io::ErrorKind::AlreadyExists.into()));
     }

@@ -56,7 +56,10 @@ pub use index::{index, is_current_index};
 pub use input::Input;
 #[cfg(feature = "remote")]
 pub use object::Surroundings;
-pub use object::{RemoteOptions, UploadOptions, create_object, is_temporary, without_secrets};
+pub(crate) use object::is_current;
+pub use object::{
+    RemoteOptions, UploadOptions, create_object, is_temporary, object_state, without_secrets,
+};
 pub use open_options::{ImageAt, OpenOptions, VerityRoot};
 pub use partitions::Partition;
 pub use receive::{

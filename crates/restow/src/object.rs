@@ -6,7 +6,8 @@ use std::path::Path;
 
 #[cfg(feature = "remote")]
 pub use built::Surroundings;
-pub use built::{RemoteOptions, UploadOptions, create_object, is_temporary};
+pub(crate) use built::is_current;
+pub use built::{RemoteOptions, UploadOptions, create_object, is_temporary, object_state};
 pub(crate) use built::{is_of_object, is_remote, redacted, split};
 
 /// A name of a source, without the parts of the address of an object that can be secret.
@@ -36,6 +37,23 @@ mod built {
         let address = address.to_str();
         let address = address.ok_or(Error::InvalidInput("the name of an object is UTF-8"))?;
         ::remote::create(address, remote, upload)
+    }
+
+    /// A text that changes when an object does.
+    ///
+    /// # Errors
+    /// It cannot be read, or its server gives nothing by which a change is noticed.
+    pub fn object_state(address: &str, remote: &RemoteOptions) -> Result<String> {
+        Ok(::remote::state(address, remote)?)
+    }
+
+    /// Whether an object has this note.
+    ///
+    /// # Errors
+    /// The store cannot be reached or denies access.
+    pub(crate) fn is_current(address: &Path, remote: &RemoteOptions, note: &str) -> Result<bool> {
+        let address = address.to_str().unwrap_or_default();
+        Ok(::remote::is_current(address, remote, note)?)
     }
 
     /// An address without secrets.
@@ -68,6 +86,24 @@ mod built {
         pub fn overwrite(self, _: bool) -> UploadOptions {
             self
         }
+
+        /// Has no effect.
+        #[must_use]
+        pub fn note(self, _: Option<String>) -> UploadOptions {
+            self
+        }
+    }
+
+    /// A text that changes when an object does, which this build does not read.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn object_state(_: &str, _: &RemoteOptions) -> Result<String> {
+        Err(Error::Unsupported("objects, in this build"))
+    }
+
+    pub(crate) fn is_current(_: &Path, _: &RemoteOptions, _: &str) -> Result<bool> {
+        Ok(false)
     }
 
     /// Begins an object, which this build does not.

@@ -144,6 +144,12 @@ pub(crate) struct Copy {
     #[arg(long)]
     pub(crate) resume: bool,
 
+    /// Objects: do nothing if the object was made by the same version with the same options from
+    /// the same files, by their names, sizes, modification times and attributes; replace an older
+    /// one
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) if_changed: bool,
+
     /// Objects: read the object when it is complete, and compare it with what was sent
     #[arg(long)]
     pub(crate) read_back: bool,
@@ -390,7 +396,11 @@ impl Copy {
     #[cfg(feature = "remote")]
     fn set_upload(&self, options: &mut CopyOptions) -> Result<()> {
         if !Address::is_written_object(&self.dst) {
-            for (is_wanted, name) in [(self.resume, "resume"), (self.read_back, "read-back")] {
+            for (is_wanted, name) in [
+                (self.resume, "resume"),
+                (self.read_back, "read-back"),
+                (self.if_changed, "if-changed"),
+            ] {
                 if is_wanted {
                     bail!("--{name}: DST is not an object of S3 (s3://BUCKET/NAME)");
                 }
@@ -404,8 +414,8 @@ impl Copy {
 
     #[cfg(not(feature = "remote"))]
     fn set_upload(&self, _: &mut CopyOptions) -> Result<()> {
-        if self.resume || self.read_back {
-            bail!("--resume and --read-back: this build writes no objects");
+        if self.resume || self.read_back || self.if_changed {
+            bail!("--resume, --read-back and --if-changed: this build writes no objects");
         }
         Ok(())
     }

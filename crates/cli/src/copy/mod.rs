@@ -1,6 +1,7 @@
 //! `restow copy`
 
 mod args;
+mod current;
 mod destination;
 mod names;
 mod words;
@@ -108,15 +109,19 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         };
         let source = only_file(args, &dst)?;
         let edits = args.edits.edits(&[])?;
-        let summary = copy_tree(args, (&dst, format), &source, &options, edits)?;
-        return report(args, format, &source, &summary, start);
+        return match copy_tree(args, (&dst, format), &source, &options, edits)? {
+            Some(summary) => report(args, format, &source, &summary, start),
+            None => Ok(true),
+        };
     }
     // A btrfs image becomes one with all its subvolumes, not only with those below the default one.
     let source = args.source().open(&address, format == Format::Btrfs)?;
     let source = source.for_format(format, &args.dst, &options)?;
     let mut edits = args.edits.edits(&args.paths)?;
     let (source, joined) = join(source, args, edits.as_mut())?;
-    let summary = copy_tree(args, (&args.dst, format), &source, &options, edits)?;
+    let Some(summary) = copy_tree(args, (&args.dst, format), &source, &options, edits)? else {
+        return Ok(true);
+    };
     if let Some(count) = joined
         .map(|joined| joined.replaced())
         .filter(|&count| count > 0)
@@ -201,7 +206,7 @@ fn copy_tree(
     source: &SourceTree,
     options: &CopyOptions,
     edits: Option<Edits>,
-) -> Result<CopySummary> {
+) -> Result<Option<CopySummary>> {
     // A directory may share the data with its copy, which then is not read.
     let decompressed = SourceNote::Decompressed;
     let is_known = |note: &&SourceNote| format != Format::Dir || **note != decompressed;
@@ -222,14 +227,27 @@ fn copy_tree(
             args.verbose.then_some(path_line),
             &args.dst,
         );
-        let summary = job.write(&names, &mut |why| {
+        let words = args.if_changed.then(|| current::words(args, source));
+        let words = words.transpose()?;
+        let is_current = || match &words {
+            Some(words) => job.is_current(words),
+            None => Ok(false),
+        };
+        if is_current()? {
+            return Ok(None);
+        }
+        let written = job.write(&names, &mut |why| {
             let why = message::of_error(&why.into());
             tell(&format!("nothing is reused: {why}"));
-        })?;
+        });
         names.finish();
-        Ok::<_, anyhow::Error>(summary)
+        match written.map_err(anyhow::Error::from) {
+            // Another one was faster, perhaps with the same.
+            Err(error) if message::is_existing(&error) && is_current()? => Ok(None),
+            written => written.map(Some),
+        }
     });
-    let summary = copied.map_err(|error| match is_there(&args.dst) {
+    let copied = copied.map_err(|error| match is_there(&args.dst) {
         Some(reason) if format == Format::Dir && message::is_existing(&error) => anyhow!(reason),
         _ if Address::is_written_object(dst) && message::is_existing(&error) => {
             let name = text::of_host_path(dst, "-");
@@ -237,6 +255,11 @@ fn copy_tree(
         }
         _ => error,
     })?;
+    let Some(summary) = copied else {
+        let name = text::of_host_path(dst, "-");
+        tell(&format!("{name} is up to date"));
+        return Ok(None);
+    };
     if let Some(can_delete) = summary.read_only.filter(|_| !args.quiet) {
         tell(match (can_delete, options.btrfs.size) {
             (true, None) => {
@@ -255,7 +278,7 @@ fn copy_tree(
     if is_read && source.notes().contains(&decompressed) {
         tell(&format!("{}: {decompressed}", source.name()));
     }
-    Ok(summary)
+    Ok(Some(summary))
 }
 
 /// Names the patterns of `--exclude` that match nothing, and those that match only in the root

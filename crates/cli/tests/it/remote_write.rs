@@ -55,7 +55,14 @@ fn source(dir: &TempDir) {
 fn an_object_is_the_file_that_would_be_written() {
     let (dir, server) = (TempDir::new(), obedient());
     source(&dir);
-    for name in ["x.squashfs", "x.tar", "x.tar.zst", "x.cpio", "x.stream"] {
+    for name in [
+        "x.squashfs",
+        "x.erofs",
+        "x.tar",
+        "x.tar.zst",
+        "x.cpio",
+        "x.stream",
+    ] {
         ok(&dir, &server, &format!("copy -q src {name}"));
         ok(
             &dir,
@@ -103,7 +110,12 @@ fn what_an_object_cannot_be_is_refused_before_anything_is_sent() {
             "copy --skip-unreadable src s3://b/x.squashfs",
             "--skip-unreadable",
         ),
+        (
+            "copy --content-digest src s3://b/x.erofs",
+            "--content-digest",
+        ),
         ("copy --resume src x.tar", "not an object"),
+        ("copy --if-changed src x.tar", "not an object"),
         ("receive -f x.stream s3://b/x.btrfs", "does not write"),
     ] {
         let (code, words) = run(&dir, &server, line);
@@ -188,4 +200,48 @@ fn a_signal_ends_the_upload_unless_it_can_be_continued() {
     }
     // No file of this machine has any of it.
     assert_eq!(names(dir.path()), ["src", "x.squashfs"]);
+}
+
+#[test]
+fn a_copy_of_an_unchanged_source_sends_nothing() {
+    let (dir, server) = (TempDir::new(), obedient());
+    fs::create_dir_all(dir.join("src")).unwrap();
+    fs::write(dir.join("src/file"), "content").unwrap();
+    ok(&dir, &server, "copy -q src y.tar");
+    for source in ["src", "y.tar"] {
+        let line = format!("copy --if-changed {source} s3://b/x.squashfs --overwrite");
+        ok(&dir, &server, &line);
+        let line = format!("copy --if-changed {source} s3://b/x.squashfs");
+        let first = server.object("/b/x.squashfs");
+        let (code, words) = run(&dir, &server, &line);
+        assert_eq!(
+            (code, &*words),
+            (0, "restow: s3://b/x.squashfs is up to date\n")
+        );
+        let other = format!("{line} --compress gzip");
+        ok(&dir, &server, &other);
+        assert_ne!(server.object("/b/x.squashfs"), first);
+        ok(&dir, &server, &line);
+        assert_eq!(server.object("/b/x.squashfs"), first);
+    }
+    let line = "copy --if-changed src s3://b/x.squashfs";
+    ok(&dir, &server, line);
+    let changes: [&dyn Fn(); 3] = [
+        &|| fs::write(dir.join("src/file"), "changed").unwrap(),
+        &|| fs::write(dir.join("src/other"), "").unwrap(),
+        &|| fs::remove_file(dir.join("src/other")).unwrap(),
+    ];
+    for change in changes {
+        change();
+        let (code, words) = run(&dir, &server, line);
+        assert!(code == 0 && !words.contains("up to date"), "{words}");
+        let (_, words) = run(&dir, &server, line);
+        assert!(words.contains("up to date"), "{words}");
+    }
+    // An object that was not made so is not replaced.
+    ok(&dir, &server, "copy -q src s3://b/z.tar");
+    let (code, words) = run(&dir, &server, "copy --if-changed src s3://b/z.tar");
+    assert!(code == 2 && words.contains("already exists"), "{words}");
+    let (code, words) = run(&dir, &server, "copy --if-changed - s3://b/z.tar");
+    assert!(code == 2 && words.contains("standard input"), "{words}");
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tree::edit::{Edited, Edits, PackingChoice, Selection};
 use tree::rescue::{Loss, Rescue};
@@ -32,6 +32,8 @@ pub struct CopyJob<'a> {
     create: &'a (dyn Fn() -> tree::Result<Output> + Sync),
     /// How many other names has the file that the output replaces.
     pub(super) other_names: u64,
+    /// What an object is made from.
+    pub(super) note: OnceLock<String>,
 }
 
 impl<'a> CopyJob<'a> {
@@ -55,9 +57,6 @@ impl<'a> CopyJob<'a> {
         let create = || {
             if dst == Path::new("-") {
                 return Ok(Output::standard()?);
-            }
-            if Address::is_written_object(dst) {
-                return create_object(dst, &options.remote, &options.upload);
             }
             if options.in_place {
                 return Output::in_place(file);
@@ -125,6 +124,7 @@ impl<'a> CopyJob<'a> {
             options,
             create,
             other_names,
+            note: OnceLock::new(),
         })
     }
 
@@ -137,6 +137,7 @@ impl<'a> CopyJob<'a> {
             selections: self.selections.clone(),
             inventory,
             format,
+            note: OnceLock::new(),
             ..*self
         }
     }
@@ -183,7 +184,13 @@ impl<'a> CopyJob<'a> {
 
     /// Creates the output.
     pub(super) fn output(&self) -> Result<Output> {
-        (self.create)().during(|| self.on_dst("create"))
+        let created = if Address::is_written_object(self.dst) {
+            let upload = self.options.upload.clone().note(self.note.get().cloned());
+            create_object(self.dst, &self.options.remote, &upload)
+        } else {
+            (self.create)()
+        };
+        created.during(|| self.on_dst("create"))
     }
 
     /// Finishes the output, if `made` has no error; names the file of an error in it.
@@ -315,6 +322,8 @@ fn refuse_for_object(format: Format, options: &CopyOptions) -> Result<()> {
         "--skip-unreadable"
     } else if is_image && options.keep_damaged {
         "--keep-damaged"
+    } else if format == Format::Erofs && options.erofs.content_digest {
+        "--content-digest"
     } else {
         return Ok(());
     };

@@ -9,6 +9,7 @@ mod format;
 mod image;
 mod job;
 mod layer;
+mod note;
 mod options;
 mod packed;
 mod reuse;
