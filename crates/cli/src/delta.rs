@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use restow::Address;
-use restow::patch::{APPLY_MEMORY_BYTES, DeltaOptions, DeltaSummary, make};
+use restow::patch::{APPLY_MEMORY_BYTES, DeltaInput, DeltaOptions, DeltaSummary, lz4_blocks, make};
 use tree::Output;
 use tree::json::Object;
 
@@ -23,10 +23,10 @@ const VERSION: u32 = 1;
 /// Make a patch from which `restow patch` makes NEW of OLD
 ///
 /// The files can be of any kind: images, archives, disks. Equal bytes are found at any place, and
-/// zstd blocks in SquashFS, EROFS and btrfs images and in archives are compared decoded: of a
-/// changed block only the difference is sent, if restow has written it. Applying the patch encodes
-/// such a block again. Blocks of other programs and other codecs are sent as they are stored,
-/// unless OLD has them.
+/// compressed blocks are compared decoded: zstd in SquashFS, EROFS and btrfs images and in
+/// archives, zlib in SquashFS and btrfs images, xz and LZ4 in SquashFS images. Of a changed block
+/// only the difference is sent, if an encoder of restow gives it back. Applying the patch encodes
+/// such a block again. Other blocks are sent as they are stored, unless OLD has them.
 ///
 /// docs/json.md describes the output of --json.
 #[derive(Debug, Args)]
@@ -93,6 +93,9 @@ pub(crate) fn run(args: &Delta) -> Result<()> {
         .memory_bytes(args.memory)
         .parallel(args.threads.parallel());
     let bar = Bar::new("compared", args.quiet.quiet);
+    let (old_lz4, new_lz4) = (lz4_blocks(&old)?, lz4_blocks(&new)?);
+    let old = DeltaInput::new(&old).lz4(&old_lz4);
+    let new = DeltaInput::new(&new).lz4(&new_lz4);
     let made = make(&old, &new, &mut output, &options, &bar);
     bar.finish();
     let names = (

@@ -204,6 +204,24 @@ impl Decoder {
         }
     }
 
+    /// Decodes the stream at the beginning of `src`, of an algorithm whose streams have an end
+    /// (zlib, xz). Returns its length and that of its content, or `None` if it breaks its format,
+    /// ends too late, or holds more than `dst`.
+    pub fn decompress_first(
+        &mut self,
+        algorithm: Algorithm,
+        dst: &mut [u8],
+        src: &[u8],
+    ) -> Option<(usize, usize)> {
+        match algorithm {
+            #[cfg(feature = "zlib")]
+            Algorithm::Zlib => zlib::decompress_first(dst, src),
+            #[cfg(feature = "xz")]
+            Algorithm::Xz => xz::decompress_first(dst, src),
+            _ => None,
+        }
+    }
+
     /// Decodes one raw deflate stream (RFC 1951) into the beginning of `dst` and returns the length
     /// of the content. Bytes after the stream are ignored.
     ///

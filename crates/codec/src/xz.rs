@@ -102,6 +102,18 @@ pub(crate) fn decompress(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
     run(Stream::new_stream_decoder(DECODER_MEMORY_MAX, 0), dst, src)
 }
 
+/// Decodes the stream at the beginning of `src`: its length, and that of its content.
+pub(crate) fn decompress_first(dst: &mut [u8], src: &[u8]) -> Option<(usize, usize)> {
+    let mut stream = Stream::new_stream_decoder(DECODER_MEMORY_MAX, 0).ok()?;
+    match stream.process(src, dst, Action::Finish) {
+        Ok(Status::StreamEnd) => Some((
+            stream.total_in().try_into().ok()?,
+            stream.total_out().try_into().ok()?,
+        )),
+        _ => None,
+    }
+}
+
 pub(crate) fn decompress_lzma(dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
     run(Stream::new_lzma_decoder(DECODER_MEMORY_MAX), dst, src)
 }

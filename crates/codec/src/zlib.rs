@@ -66,6 +66,18 @@ impl Decoder {
     }
 }
 
+/// Decodes the stream at the beginning of `src`: its length, and that of its content. libdeflate does
+/// not say where a stream ends.
+pub(crate) fn decompress_first(dst: &mut [u8], src: &[u8]) -> Option<(usize, usize)> {
+    let mut stream = flate2::Decompress::new(true);
+    let status = stream.decompress(src, dst, flate2::FlushDecompress::Finish);
+    let lengths = (stream.total_in(), stream.total_out());
+    if !matches!(status, Ok(flate2::Status::StreamEnd)) {
+        return None;
+    }
+    Some((lengths.0.try_into().ok()?, lengths.1.try_into().ok()?))
+}
+
 /// The end of a stream that decoded to `content`, if everything after it is zero and the end can be
 /// determined.
 ///

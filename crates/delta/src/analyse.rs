@@ -5,6 +5,8 @@ use std::ops::Range;
 use tree::{ReadAt, Result, to_usize};
 use zstd::Frame;
 
+use patch::{BlockCodec, BlockDecoder, XZ_EXTREME, xz_settings};
+
 use crate::index::{Anchor, anchors};
 use crate::old::{OldFile, Recent, decoded, is_table, read, tables};
 use crate::scan::{Segment, SegmentKind};
@@ -20,6 +22,23 @@ const ARCHIVE_PART_BYTES: u32 = 2 << 20;
 const LEVELS: [i16; 22] = [
     3, 15, 19, 1, 9, 5, 6, 2, 4, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 20, 21, 22,
 ];
+
+const GZIP_LEVELS: [i16; 11] = [9, 6, 1, 2, 3, 4, 5, 7, 10, 11, 12];
+const XZ_LEVELS: [i16; 12] = [
+    6,
+    6 + XZ_EXTREME,
+    9 + XZ_EXTREME,
+    3,
+    5,
+    4,
+    2,
+    1,
+    0,
+    3 + XZ_EXTREME,
+    1 + XZ_EXTREME,
+    5 + XZ_EXTREME,
+];
+const LZ4_LEVELS: [i16; 12] = [12, 0, 9, 3, 4, 5, 6, 7, 8, 10, 11, 2];
 
 /// A step of making a segment.
 pub(crate) enum Step {
@@ -99,26 +118,30 @@ impl KnownEncoders {
             .sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     }
 
-    /// The encoders to try, for a frame with or without a checksum.
-    fn candidates(&self, has_checksum: bool) -> impl Iterator<Item = Encoder> {
+    /// The encoders to try, for a block of this codec and [variant](Encoder::variant).
+    fn candidates(&self, codec: BlockCodec, variant: u8) -> impl Iterator<Item = Encoder> {
         let known = self.counts.iter().map(|(encoder, _)| *encoder);
-        let searched = if self.searches_left > 0 {
-            &LEVELS[..]
-        } else {
-            &[]
+        let levels = match codec {
+            BlockCodec::Zstd => &LEVELS[..],
+            BlockCodec::Gzip => &GZIP_LEVELS,
+            BlockCodec::Xz => &XZ_LEVELS,
+            BlockCodec::Lz4 => &LZ4_LEVELS,
         };
-        let searched = searched.iter().flat_map(move |level| {
-            let sizes: &[u32] = if has_checksum {
+        let levels = if self.searches_left > 0 { levels } else { &[] };
+        let searched = levels.iter().flat_map(move |level| {
+            let is_of_archive = codec == BlockCodec::Zstd && variant != 0;
+            let sizes: &[u32] = if is_of_archive {
                 &[ARCHIVE_PART_BYTES, 0]
             } else {
                 &[0]
             };
-            sizes
-                .iter()
-                .map(move |sized| Encoder::new(*level, has_checksum, *sized))
+            sizes.iter().map(move |sized_bytes| Encoder {
+                sized_bytes: *sized_bytes,
+                ..Encoder::new(codec, *level, variant)
+            })
         });
         known
-            .filter(move |it| it.checksum == has_checksum)
+            .filter(move |it| (it.codec, it.variant) == (codec, variant))
             .chain(searched)
     }
 }
@@ -137,7 +160,7 @@ pub(crate) struct Analysis<'a> {
 /// The memory of a worker.
 #[derive(Default)]
 pub(crate) struct Worker {
-    decoding: Vec<u8>,
+    decoder: BlockDecoder,
     encoding: Vec<u8>,
     encoded: Vec<u8>,
 }
@@ -170,18 +193,21 @@ impl<'a> Analysis<'a> {
                 piece.bytes = read(self.new, &segment)?;
                 self.plain(&mut piece)?;
             }
-            SegmentKind::Frame { content_bytes } => {
+            SegmentKind::Block {
+                content_bytes,
+                codec,
+            } => {
                 piece.bytes = read(self.new, &segment)?;
-                self.frame(&mut piece, content_bytes, number, worker)?;
+                self.block(&mut piece, (content_bytes, codec), number, worker)?;
             }
         }
         Ok(piece)
     }
 
-    fn frame(
+    fn block(
         &self,
         piece: &mut Piece,
-        content_bytes: u32,
+        (content_bytes, codec): (u32, BlockCodec),
         number: usize,
         worker: &mut Worker,
     ) -> Result<()> {
@@ -190,7 +216,7 @@ impl<'a> Analysis<'a> {
             piece.steps = vec![Step::Copy { at, bytes }];
             return Ok(());
         }
-        let Some(content) = decoded(&piece.bytes, content_bytes, &mut worker.decoding) else {
+        let Some(content) = decoded(&piece.bytes, content_bytes, codec, &mut worker.decoder) else {
             piece.take_all();
             return Ok(());
         };
@@ -202,7 +228,7 @@ impl<'a> Analysis<'a> {
             let missing: Vec<Source> = near.filter(|it| !piece.sources.contains(it)).collect();
             piece.sources.extend(missing);
         }
-        let Some(encoder) = self.encoder(&content, &piece.bytes, worker) else {
+        let Some(encoder) = self.encoder(codec, &content, &piece.bytes, worker) else {
             piece.take_all();
             return Ok(());
         };
@@ -212,12 +238,23 @@ impl<'a> Analysis<'a> {
     }
 
     /// The encoder that gives `stored` for `content`.
-    fn encoder(&self, content: &[u8], stored: &[u8], worker: &mut Worker) -> Option<Encoder> {
-        let Ok(Frame::Zstd(header)) = Frame::parse(stored) else {
-            return None;
+    fn encoder(
+        &self,
+        codec: BlockCodec,
+        content: &[u8],
+        stored: &[u8],
+        worker: &mut Worker,
+    ) -> Option<Encoder> {
+        let variant = match codec {
+            BlockCodec::Zstd => match Frame::parse(stored) {
+                Ok(Frame::Zstd(header)) => header.checksum.into(),
+                _ => return None,
+            },
+            BlockCodec::Xz => xz_settings(stored)?.0,
+            BlockCodec::Gzip | BlockCodec::Lz4 => 0,
         };
-        let room = zstd::compress_bound(content.len());
-        self.known.candidates(header.checksum).find(|encoder| {
+        let room = Encoder::bound(content.len() as u32);
+        self.known.candidates(codec, variant).find(|encoder| {
             let needed = encoder.workspace_bytes(content.len() as u32);
             if worker.encoding.len() < needed {
                 worker.encoding.resize(needed, 0);

@@ -3,8 +3,10 @@
 
 mod analyse;
 mod index;
+mod input;
 mod make;
 mod old;
 mod scan;
 
+pub use input::{DeltaInput, Lz4Block};
 pub use make::{DeltaOptions, DeltaSummary, make};

@@ -6,15 +6,16 @@ use std::io::Write;
 use tree::{Error, Output, Parallel, Progress, ReadAt, Result, Sha256, ordered, to_u64, to_usize};
 use zstd::{Dictionary, Params};
 
+use crate::DeltaInput;
 use crate::analyse::{Analysis, Piece, Step, Worker};
-use crate::old::{OldFile, source_of};
+use crate::old::{OldFile, decoded, source_of};
 use crate::scan::{SegmentKind, scan};
-use patch::Encoder;
 use patch::format::{
     APPLY_MEMORY_BYTES, ENCODERS_MAX, HEAD_BYTES, HEADER_BYTES, Header, Operation, OperationWriter,
     PART_HEADER_BYTES, PART_NEW_BYTES_MAX, PartHeader, Source, emit_sources, part_memory,
     shared_memory,
 };
+use patch::{BlockCodec, BlockDecoder, Encoder};
 
 /// Segments that are looked at together, with the knowledge from those before.
 const BATCH: usize = 64;
@@ -90,16 +91,17 @@ pub struct DeltaSummary {
 /// # Errors
 /// A file cannot be read, or changes; the patch cannot be written.
 pub fn make(
-    old: &dyn ReadAt,
-    new: &dyn ReadAt,
+    old: &DeltaInput<'_>,
+    new: &DeltaInput<'_>,
     patch: &mut Output,
     options: &DeltaOptions,
     progress: &dyn Progress,
 ) -> Result<DeltaSummary> {
-    let size = new.size()?;
-    progress.expect(None, Some(old.size()?.saturating_add(size)));
+    let size = new.file.size()?;
+    progress.expect(None, Some(old.file.size()?.saturating_add(size)));
     let old = OldFile::index(old, options.parallel, progress)?;
     let (segments, new_sha256) = scan(new, size)?;
+    let new = new.file;
     let mut analysis = Analysis::new(&old, new, segments);
     patch.write_all(&[0; HEADER_BYTES])?;
     let mut maker = Maker {
@@ -341,6 +343,10 @@ impl Maker<'_> {
                 piece.take_all();
             }
         }
+        // The decoder of another codec is there if its encoder is.
+        let has_codec = |it: &Source| self.encoders.iter().any(|by| by.codec == it.codec);
+        (piece.sources)
+            .retain(|it| it.content_bytes == 0 || it.codec == BlockCodec::Zstd || has_codec(it));
         let content = |step: &Step| match step {
             Step::Encode { content, .. } => content.len(),
             Step::Take(range) => range.len().min(TAKE_BYTES_MAX),
@@ -503,14 +509,14 @@ impl Maker<'_> {
 }
 
 fn is_same(first: &Encoder, second: &Encoder) -> bool {
-    let key = |it: &Encoder| (it.level, it.checksum, it.sized_bytes);
+    let key = |it: &Encoder| (it.codec, it.level, it.variant, it.sized_bytes);
     key(first) == key(second)
 }
 
 /// The bytes of the sources.
 fn prefix(old: &OldFile<'_>, new: &dyn ReadAt, sources: &[Source]) -> Result<Vec<u8>> {
     let mut prefix = Vec::new();
-    let mut workspace = Vec::new();
+    let mut decoder = BlockDecoder::default();
     for source in sources {
         let mut stored = vec![0; to_usize(source.stored_bytes)];
         match source.at.checked_sub(old.size) {
@@ -520,7 +526,7 @@ fn prefix(old: &OldFile<'_>, new: &dyn ReadAt, sources: &[Source]) -> Result<Vec
         if source.content_bytes == 0 {
             prefix.append(&mut stored);
         } else {
-            let content = crate::old::decoded(&stored, source.content_bytes, &mut workspace);
+            let content = decoded(&stored, source.content_bytes, source.codec, &mut decoder);
             prefix.append(&mut content.ok_or(Error::Changed)?);
         }
     }

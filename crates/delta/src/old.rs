@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use tree::{Parallel, Progress, ReadAt, Result, ordered, to_u64, to_usize};
 use xxhash::xxh64;
 
+use crate::DeltaInput;
 use crate::index::{Anchor, AnchorIndex, anchors};
 use crate::scan::{Segment, SegmentKind, scan};
 use patch::format::Source;
+use patch::{BlockCodec, BlockDecoder};
 
 /// Copies of plain bytes are at least this long; shorter repeats are left to zstd.
 const COPY_BYTES_MIN: usize = 256;
@@ -59,16 +61,15 @@ struct Indexed {
     anchors: Vec<Anchor>,
 }
 
-/// Decodes a frame; `None` if it is none, or has another length.
+/// Decodes a block; `None` if it is none, or has another length.
 pub(crate) fn decoded(
     stored: &[u8],
     content_bytes: u32,
-    workspace: &mut Vec<u8>,
+    codec: BlockCodec,
+    decoder: &mut BlockDecoder,
 ) -> Option<Vec<u8>> {
-    workspace.resize(zstd::DECOMPRESS_WORKSPACE_SIZE, 0);
     let mut content = vec![0; to_usize(content_bytes)];
-    let len = zstd::decompress(&mut content, stored, workspace).ok()?;
-    (len == content.len()).then_some(content)
+    (decoder.decode(codec, &mut content, stored)).then_some(content)
 }
 
 /// The bytes of a segment.
@@ -81,12 +82,13 @@ pub(crate) fn read(file: &dyn ReadAt, segment: &Segment) -> Result<Vec<u8>> {
 impl<'a> OldFile<'a> {
     /// Reads the whole file twice.
     pub(crate) fn index(
-        file: &'a dyn ReadAt,
+        input: &DeltaInput<'a>,
         parallel: Parallel,
         progress: &dyn Progress,
     ) -> Result<OldFile<'a>> {
+        let file = input.file;
         let size = file.size()?;
-        let (segments, sha256) = scan(file, size)?;
+        let (segments, sha256) = scan(input, size)?;
         let mut index = AnchorIndex::default();
         let mut frames = Vec::new();
         let jobs = (0u32..).zip(&segments);
@@ -94,12 +96,15 @@ impl<'a> OldFile<'a> {
         ordered(
             parallel,
             jobs,
-            Vec::new,
-            |workspace, (segment, found)| {
+            BlockDecoder::default,
+            |decoder, (segment, found)| {
                 let stored = read(file, found)?;
-                let content = match found.content_bytes() {
-                    Some(bytes) => decoded(&stored, bytes, workspace),
-                    None => {
+                let content = match found.kind {
+                    SegmentKind::Block {
+                        content_bytes,
+                        codec,
+                    } => decoded(&stored, content_bytes, codec, decoder),
+                    SegmentKind::Plain | SegmentKind::Zeros => {
                         return Ok(Indexed {
                             segment,
                             hash: 0,
@@ -256,6 +261,7 @@ impl<'a> OldFile<'a> {
             at: from,
             stored_bytes: u32::try_from(to - from).ok()?,
             content_bytes: 0,
+            codec: BlockCodec::Zstd,
         })
     }
 }
@@ -292,5 +298,9 @@ pub(crate) fn source_of(segment: &Segment) -> Source {
         at: segment.at,
         stored_bytes: segment.bytes,
         content_bytes: segment.content_bytes().unwrap_or(0),
+        codec: match segment.kind {
+            SegmentKind::Block { codec, .. } => codec,
+            SegmentKind::Plain | SegmentKind::Zeros => BlockCodec::Zstd,
+        },
     }
 }

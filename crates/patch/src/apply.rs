@@ -15,6 +15,7 @@ use tree::{Error, Progress, ReadAt, Sha256, to_u64, to_usize};
 use zstd::{DecodeOptions, Dictionary};
 
 use crate::PatchError;
+use crate::block::{BlockCodec, BlockDecoder, decoder_bytes};
 use crate::destination::{Destination, new_io};
 use crate::encoder::Encoder;
 use crate::format::{
@@ -28,6 +29,9 @@ const COPY_BYTES: usize = 256 << 10;
 /// Bytes of memory for the buffers that all parts share.
 pub fn shared_memory(encoders: &[Encoder]) -> u64 {
     let (encoded, workspace) = encoder_memory(encoders);
+    let allocated = encoders.iter().map(Encoder::allocated_bytes).max();
+    let decoders = decoder_bytes(encoders.iter().map(|it| it.codec));
+    let outside = allocated.unwrap_or(0).saturating_add(decoders);
     [
         zstd::DECOMPRESS_WORKSPACE_SIZE,
         COPY_BYTES,
@@ -35,7 +39,7 @@ pub fn shared_memory(encoders: &[Encoder]) -> u64 {
         workspace,
     ]
     .into_iter()
-    .fold(0, |sum, bytes| to_u64(bytes).saturating_add(sum))
+    .fold(outside, |sum, bytes| to_u64(bytes).saturating_add(sum))
 }
 
 /// The lengths of the buffer for encoded bytes and of the workspace.
@@ -134,8 +138,8 @@ impl<R: Read> Patch<R> {
         }
         for encoder in &header.encoders {
             if encoder.probed().map_err(PatchError::Patch)? != encoder.probe_sha256 {
-                let level = encoder.level.into();
-                return Err(PatchError::Encoder { level });
+                let (codec, level) = (encoder.codec.algorithm().name(), encoder.level.into());
+                return Err(PatchError::Encoder { codec, level });
             }
         }
         let found = old.size().map_err(PatchError::Old)?;
@@ -159,7 +163,7 @@ impl<R: Read> Patch<R> {
             made: 0,
             resumed: 0,
             digest: Sha256::new(),
-            decoding: vec![0; zstd::DECOMPRESS_WORKSPACE_SIZE],
+            decoder: BlockDecoder::default(),
             copied: vec![0; COPY_BYTES],
             encoded: vec![0; encoded],
             workspace: vec![0; workspace],
@@ -222,7 +226,7 @@ struct Applier<'a, R> {
     made: u64,
     resumed: u64,
     digest: Sha256,
-    decoding: Vec<u8>,
+    decoder: BlockDecoder,
     copied: Vec<u8>,
     encoded: Vec<u8>,
     workspace: Vec<u8>,
@@ -280,7 +284,7 @@ impl<R: Read> Applier<'_, R> {
         let (content, stored) = rest.split_at_mut(to_usize(part.content_bytes));
         self.read_sources(sources, prefix, stored, place)?;
         let options = DecodeOptions::new().dictionary(Dictionary::raw(prefix));
-        let decoded = options.decompress(content, frame, &mut self.decoding);
+        let decoded = options.decompress(content, frame, &mut self.decoder.workspace);
         if decoded != Ok(content.len()) {
             let what = "content of a part is not a zstd frame of its length";
             return Err(damaged(what, place, to_u64(frame.len())));
@@ -382,6 +386,11 @@ impl<R: Read> Applier<'_, R> {
                 let what = "source of the patch lies in two files";
                 return Err(damaged(what, place, source.at));
             }
+            let has_codec = |it: &Encoder| it.codec == source.codec;
+            if source.codec != BlockCodec::Zstd && !self.header.encoders.iter().any(has_codec) {
+                let what = "source of the patch has a codec that no encoder of it has";
+                return Err(damaged(what, place, source.at));
+            }
             let (part, rest) = prefix.split_at_mut(to_usize(source.prefix_bytes()));
             prefix = rest;
             if source.content_bytes == 0 {
@@ -390,8 +399,8 @@ impl<R: Read> Applier<'_, R> {
             }
             let (stored, _) = stored.split_at_mut(to_usize(source.stored_bytes));
             self.read(stored, source.at)?;
-            if zstd::decompress(part, stored, &mut self.decoding) != Ok(part.len()) {
-                let what = "source of the patch is not a zstd frame of its length";
+            if !self.decoder.decode(source.codec, part, stored) {
+                let what = "source of the patch is not a block of its length";
                 return Err(damaged(what, place, source.at));
             }
         }

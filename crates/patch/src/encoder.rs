@@ -1,27 +1,38 @@
 //! Encoders whose output a patch names by its content.
 
+#[cfg(feature = "encode")]
+use codec::{Filters, Settings};
 use tree::Result;
 #[cfg(feature = "encode")]
 use tree::{Error, sha256, to_u64, to_usize};
 #[cfg(feature = "encode")]
 use zstd::Params;
 
-#[cfg(feature = "encode")]
+use crate::BlockCodec;
+
 /// Sizes of content up to which a level has the same tables.
+#[cfg(feature = "encode")]
 const CLASSES: [u32; 3] = [16 << 10, 128 << 10, 256 << 10];
 
-#[cfg(feature = "encode")]
 /// Bytes of content that shows whether an encoder is that of the patch.
+#[cfg(feature = "encode")]
 const PROBE_BYTES: usize = 64 << 10;
+
+/// Added to a level of xz for its slower variant.
+pub const XZ_EXTREME: i16 = 16;
 
 /// An encoder with its parameters: the same content gives the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoder {
-    /// The level.
+    /// The codec.
+    pub codec: BlockCodec,
+    /// The level; of xz, [`XZ_EXTREME`] more for the slower variant; of LZ4, 0 for its fast
+    /// encoder.
     pub level: i16,
-    /// Whether a checksum of the content ends the frame.
-    pub checksum: bool,
-    /// The length of content for which the level's parameters are chosen; 0: its own.
+    /// Of zstd, 1 if a checksum of the content ends the frame; of xz, the filter as
+    /// [`crate::xz_settings`] has it; otherwise 0.
+    pub variant: u8,
+    /// Of zstd, the length of content for which the level's parameters are chosen; 0: its own.
     pub sized_bytes: u32,
     /// The longest content that the patch encodes with it.
     pub content_bytes_max: u32,
@@ -31,11 +42,12 @@ pub struct Encoder {
 
 impl Encoder {
     /// An encoder that encodes nothing yet.
-    pub fn new(level: i16, checksum: bool, sized_bytes: u32) -> Encoder {
+    pub fn new(codec: BlockCodec, level: i16, variant: u8) -> Encoder {
         Encoder {
+            codec,
             level,
-            checksum,
-            sized_bytes,
+            variant,
+            sized_bytes: 0,
             content_bytes_max: 0,
             probe_sha256: [0; 32],
         }
@@ -45,14 +57,57 @@ impl Encoder {
 #[cfg(feature = "encode")]
 impl Encoder {
     /// Bytes that content of this length takes at most, encoded.
-    pub(crate) fn bound(content_bytes: u32) -> usize {
-        zstd::compress_bound(to_usize(content_bytes))
+    pub fn bound(content_bytes: u32) -> usize {
+        // Streams of xz have headers, and blocks of LZ4 grow a little more.
+        zstd::compress_bound(to_usize(content_bytes)).saturating_add(1024)
     }
 
-    /// Whether the codec has its level.
-    pub(crate) fn has_level(&self) -> bool {
-        let levels = zstd::LEVEL_MIN..=zstd::LEVEL_MAX;
-        self.level != 0 && levels.contains(&self.level.into())
+    /// Whether the codec has its level and variant.
+    pub(crate) fn is_known(&self) -> bool {
+        let level = i32::from(self.level);
+        let (has_level, variant_max) = match self.codec {
+            BlockCodec::Zstd => {
+                let levels = zstd::LEVEL_MIN..=zstd::LEVEL_MAX;
+                (level != 0 && levels.contains(&level), 1)
+            }
+            BlockCodec::Gzip => ((1..=12).contains(&level), 0),
+            BlockCodec::Xz => (level & !i32::from(XZ_EXTREME) <= 9 && level >= 0, 8),
+            BlockCodec::Lz4 => (level == 0 || (2..=12).contains(&level), 0),
+        };
+        has_level && self.variant <= variant_max
+    }
+
+    /// Bytes that the encoder allocates besides its workspace.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        let content = u64::from(self.content_bytes_max);
+        match self.codec {
+            BlockCodec::Zstd => 0,
+            BlockCodec::Gzip if self.level >= 10 => 10 << 20,
+            BlockCodec::Gzip | BlockCodec::Lz4 => 1 << 20,
+            // The dictionary is as long as the content: matches, buffers, and tables of prices.
+            BlockCodec::Xz => {
+                let dictionary = content.checked_next_power_of_two().unwrap_or(u64::MAX);
+                dictionary.saturating_mul(12).saturating_add(3 << 19)
+            }
+        }
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        let level = u8::try_from(self.level).ok()?;
+        Some(match self.codec {
+            BlockCodec::Zstd => Settings::Zstd {
+                level: self.level.into(),
+            },
+            BlockCodec::Gzip => Settings::Zlib { level },
+            BlockCodec::Xz => Settings::Xz {
+                level: level & 15,
+                extreme: self.level & XZ_EXTREME != 0,
+                dictionary_bytes: 1 << 30,
+                filters: Filters(0),
+            },
+            BlockCodec::Lz4 if level == 0 => Settings::Lz4,
+            BlockCodec::Lz4 => Settings::Lz4Hc { level },
+        })
     }
 
     fn params(&self, content_bytes: usize) -> Params {
@@ -61,12 +116,15 @@ impl Encoder {
             sized => sized.into(),
         };
         let mut params = Params::for_level(self.level.into(), Some(size));
-        params.checksum = self.checksum;
+        params.checksum = self.variant != 0;
         params
     }
 
     /// Bytes of workspace for content of at most this length.
     pub fn workspace_bytes(&self, content_bytes_max: u32) -> usize {
+        if self.codec != BlockCodec::Zstd {
+            return 0;
+        }
         let classes = CLASSES.iter().filter(|class| **class < content_bytes_max);
         let sizes = classes.chain([&content_bytes_max]);
         let needed =
@@ -77,7 +135,15 @@ impl Encoder {
     /// Encodes `content` into the beginning of `dst`; `None` if the frame does not fit, or the
     /// workspace is too small.
     pub fn encode(&self, dst: &mut [u8], content: &[u8], workspace: &mut [u8]) -> Option<usize> {
-        zstd::compress(dst, content, &self.params(content.len()), workspace).ok()
+        if self.codec == BlockCodec::Zstd {
+            return zstd::compress(dst, content, &self.params(content.len()), workspace).ok();
+        }
+        let filter = match self.variant.checked_sub(1) {
+            None => Filters(0),
+            Some(bit) => Filters(1u32.checked_shl(bit.into())?),
+        };
+        let mut encoder = codec::Encoder::new(&self.settings()?).ok()?;
+        encoder.compress_filtered(filter, dst, content)
     }
 
     /// The SHA-256 of the probe as this program encodes it.
@@ -87,9 +153,10 @@ impl Encoder {
     pub fn probed(&self) -> Result<[u8; 32]> {
         let content = probe();
         let mut workspace = vec![0; self.workspace_bytes(PROBE_BYTES as u32)];
-        let mut frame = vec![0; zstd::compress_bound(PROBE_BYTES)];
+        let mut frame = vec![0; Encoder::bound(PROBE_BYTES as u32)];
         let len = self.encode(&mut frame, &content, &mut workspace);
-        let len = len.ok_or(Error::Unsupported("patch has an encoder without a use"))?;
+        let what = "patch has an encoder that this program does not have";
+        let len = len.ok_or(Error::Unsupported(what))?;
         Ok(sha256(&frame[..len]))
     }
 }
@@ -101,8 +168,12 @@ impl Encoder {
         0
     }
 
-    pub(crate) fn has_level(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         true
+    }
+
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        0
     }
 
     pub(crate) fn workspace_bytes(&self, _: u32) -> usize {
@@ -119,9 +190,9 @@ impl Encoder {
     }
 }
 
-#[cfg(feature = "encode")]
 /// Bytes like those of programs and texts: words, repeated, with numbers between them. They are
 /// part of the format.
+#[cfg(feature = "encode")]
 fn probe() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {

@@ -56,6 +56,8 @@ pub enum PatchError {
     },
     /// The patch was made with an encoder whose output differs from that of this program.
     Encoder {
+        /// The name of its codec.
+        codec: &'static str,
         /// Its level.
         level: i32,
     },
@@ -101,9 +103,9 @@ impl fmt::Display for PatchError {
                 f,
                 "the patch needs {needed} bytes of memory, and {allowed} are allowed; --memory allows more"
             ),
-            PatchError::Encoder { level } => write!(
+            PatchError::Encoder { codec, level } => write!(
                 f,
-                "the patch was made by a restow whose zstd:{level} encodes differently; make it again, or apply it with that version"
+                "the patch was made by a restow whose {codec}:{level} encodes differently; make it again, or apply it with that version"
             ),
         }
     }

@@ -11,14 +11,13 @@
 
 use tree::{Error, Result, sha256, to_u64, to_usize};
 
+use crate::BlockCodec;
 pub use crate::apply::shared_memory;
 use crate::encoder::Encoder;
 
 /// The first bytes: no text, and changed by a transfer as text.
 const MAGIC: [u8; 8] = *b"\x89RPATCH\n";
 const VERSION: u32 = 1;
-/// The algorithm of an encoder: Zstandard.
-const ZSTD: u8 = 1;
 
 /// Bytes of memory that the buffers of a patch take at most, unless more are allowed: with the
 /// program itself, less than 16 MB.
@@ -75,7 +74,7 @@ impl Header {
         bytes.extend(self.memory_bytes.to_le_bytes());
         bytes.extend(to_u64(self.encoders.len()).to_le_bytes());
         for encoder in &self.encoders {
-            bytes.extend([ZSTD, encoder.checksum.into()]);
+            bytes.extend([encoder.codec.number(), encoder.variant]);
             bytes.extend(encoder.level.to_le_bytes());
             bytes.extend(encoder.sized_bytes.to_le_bytes());
             bytes.extend(encoder.content_bytes_max.to_le_bytes());
@@ -134,23 +133,24 @@ impl Header {
 
 fn parse_encoder(fields: &mut Fields<'_>) -> Result<Encoder> {
     let at = fields.at();
-    let [algorithm, checksum] = fields.array()?;
-    if algorithm != ZSTD {
+    let [codec, variant] = fields.array()?;
+    let Some(codec) = BlockCodec::of(codec.into()) else {
         return Err(Error::Unsupported(
             "patch encodes with an algorithm of a newer restow",
         ));
-    }
+    };
     let encoder = Encoder {
-        checksum: checksum != 0,
+        codec,
+        variant,
         level: i16::from_le_bytes(fields.array()?),
         sized_bytes: fields.u32()?,
         content_bytes_max: fields.u32()?,
         probe_sha256: fields.array()?,
     };
-    if !encoder.has_level() {
+    if !encoder.is_known() {
         let got = u64::from(encoder.level.unsigned_abs());
         return Err(Error::corrupt(
-            "encoder of the patch has no such level",
+            "encoder of the patch has no such level or variant",
             at,
             got,
         ));
@@ -236,8 +236,10 @@ pub struct Source {
     pub at: u64,
     /// Its length there.
     pub stored_bytes: u32,
-    /// The length of the content, if the stretch is a zstd frame that is decoded; otherwise 0.
+    /// The length of the content, if the stretch is a block that is decoded; otherwise 0.
     pub content_bytes: u32,
+    /// The codec of the block.
+    pub codec: BlockCodec,
 }
 
 impl Source {
@@ -281,12 +283,13 @@ pub fn emit_sources(sources: &[Source]) -> Vec<u8> {
     let (mut bytes, mut end) = (Vec::new(), 0);
     for source in sources {
         emit_signed(&mut bytes, end, source.at);
-        let is_frame = source.content_bytes != 0;
+        let is_block = source.content_bytes != 0;
+        let codec = if is_block { source.codec.number() } else { 0 };
         emit_number(
             &mut bytes,
-            u64::from(source.stored_bytes) << 1 | u64::from(is_frame),
+            u64::from(source.stored_bytes) << 3 | u64::from(codec),
         );
-        if is_frame {
+        if is_block {
             emit_number(&mut bytes, source.content_bytes.into());
         }
         end = source.end();
@@ -302,17 +305,22 @@ pub(crate) fn parse_sources(bytes: &[u8], at: u64, made: u64) -> Result<Vec<Sour
         let place = fields.at();
         let from = fields.signed(end)?;
         let stored = fields.number()?;
-        let content = if stored & 1 == 1 { fields.number()? } else { 0 };
+        let is_block = stored & 7 != 0;
+        let content = if is_block { fields.number()? } else { 0 };
         let wrong = |got| Error::corrupt("source of the patch is empty or too long", place, got);
         let source = Source {
             at: from,
-            stored_bytes: u32::try_from(stored >> 1).map_err(|_| wrong(stored))?,
+            stored_bytes: u32::try_from(stored >> 3).map_err(|_| wrong(stored))?,
             content_bytes: u32::try_from(content).map_err(|_| wrong(content))?,
+            codec: match stored & 7 {
+                0 => BlockCodec::Zstd,
+                number => BlockCodec::of(number).ok_or(wrong(number))?,
+            },
         };
-        if source.stored_bytes == 0 || (stored & 1 == 1 && content == 0) {
+        if source.stored_bytes == 0 || (is_block && content == 0) {
             return Err(wrong(0));
         }
-        if from.checked_add(stored >> 1).is_none_or(|end| end > made) {
+        if from.checked_add(stored >> 3).is_none_or(|end| end > made) {
             let what = "source of the patch lies behind the bytes that are there";
             return Err(Error::corrupt(what, place, from));
         }
@@ -520,7 +528,8 @@ mod tests {
     #[test]
     fn records_are_read_as_they_were_written() {
         let encoder = Encoder {
-            checksum: true,
+            codec: BlockCodec::Zstd,
+            variant: 1,
             level: -7,
             sized_bytes: 2 << 20,
             content_bytes_max: 131_072,
@@ -544,16 +553,21 @@ mod tests {
             at,
             stored_bytes,
             content_bytes,
+            codec: BlockCodec::Zstd,
         };
         let sources = [
             source(500, 20, 0),
             source(4, 7, u32::MAX),
-            source(510, 1, 9),
+            Source {
+                codec: BlockCodec::Lz4,
+                ..source(510, 1, 9)
+            },
         ];
         let emitted = emit_sources(&sources);
         assert_eq!(parse_sources(&emitted, 0, 520).unwrap(), sources);
         assert!(parse_sources(&emitted, 0, 519).is_err());
         assert!(parse_sources(&emitted[..2], 0, 520).is_err());
+        assert!(parse_sources(&[0, 1 << 3 | 5, 9], 0, 520).is_err());
 
         let operations = [
             Operation::Copy {

@@ -17,8 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("btrfs", &["codec", "tree", "xxhash"]),
     ("erofs", &["codec", "tree", "xxhash"]),
     ("oci", &["codec", "tree"]),
-    ("patch", &["linux", "tree", "zstd"]),
-    ("delta", &["patch", "tree", "xxhash", "zstd"]),
+    ("patch", &["codec", "linux", "tree", "zstd"]),
+    ("delta", &["codec", "patch", "tree", "xxhash", "zstd"]),
     ("sendstream", &["codec", "linux", "tree"]),
     ("fuse", &["linux", "tree"]),
     (

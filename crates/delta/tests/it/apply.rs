@@ -1,8 +1,11 @@
 //! Patches that are right.
 
+use patch::format::APPLY_MEMORY_BYTES;
 use testkit::Rng;
 
-use super::{applied, image, made, options, text};
+use codec::{Encoder, Filters, Settings};
+
+use super::{applied, image, image_of, made, options, text};
 
 /// Two versions: a block in the middle changes, and later ones move.
 fn versions() -> (Vec<u8>, Vec<u8>) {
@@ -24,7 +27,39 @@ fn changed_blocks_are_encoded_again() {
         assert!(summary.encoded_blocks > 0, "{block} {level}");
         // The new text is about 35,000 bytes.
         assert!(patch.len() < 60_000, "{block} {level}: {summary:?}");
-        assert!(summary.memory_bytes <= patch::format::APPLY_MEMORY_BYTES);
+        assert!(summary.memory_bytes <= APPLY_MEMORY_BYTES);
+    }
+}
+
+#[test]
+fn blocks_of_other_codecs_are_encoded_again() {
+    let (old, new) = versions();
+    let xz = |level, extreme| Settings::Xz {
+        level,
+        extreme,
+        dictionary_bytes: 131_072,
+        filters: Filters(0),
+    };
+    for (settings, filter) in [
+        (Settings::Zlib { level: 9 }, Filters(0)),
+        (Settings::Zlib { level: 1 }, Filters(0)),
+        (xz(6, false), Filters(0)),
+        (xz(9, true), Filters::X86),
+    ] {
+        let mut encoder = Encoder::new(&settings).unwrap();
+        let mut encode = |block: &[u8]| {
+            let mut stored = vec![0; block.len() + 1024];
+            let len = encoder.compress_filtered(filter, &mut stored, block);
+            stored.truncate(len.unwrap());
+            stored
+        };
+        let old = image_of(&old, 131_072, &mut encode);
+        let new = image_of(&new, 131_072, &mut encode);
+        let (patch, summary) = made(&old, &new, &options(2));
+        assert!(applied(&old, &patch).unwrap() == new, "{settings:?}");
+        let is_small = summary.foreign_blocks == 0 && patch.len() < 60_000;
+        assert!(is_small, "{settings:?}: {summary:?}");
+        assert!(summary.memory_bytes <= APPLY_MEMORY_BYTES, "{summary:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 mod apply;
 mod hostile;
 
-use delta::{DeltaOptions, DeltaSummary};
+use delta::{DeltaInput, DeltaOptions, DeltaSummary};
 use patch::{ApplyOptions, Destination, Patch, PatchError};
 use testkit::Rng;
 use tree::{MemoryResult, NoProgress, Parallel};
@@ -25,16 +25,26 @@ fn text(number: u64, bytes: usize) -> Vec<u8> {
 /// An image of blocks that are encoded at a level, as they lie in a file system: behind each other,
 /// with plain bytes between them, zeros, and small blocks at the end.
 fn image(content: &[u8], block_bytes: usize, level: i32) -> Vec<u8> {
+    image_of(content, block_bytes, &mut |block| {
+        zstd::compress_to_vec(block, level)
+    })
+}
+
+fn image_of(
+    content: &[u8],
+    block_bytes: usize,
+    encode: &mut dyn FnMut(&[u8]) -> Vec<u8>,
+) -> Vec<u8> {
     let mut image = b"superblock".to_vec();
     image.resize(96, 7);
     for block in content.chunks(block_bytes) {
-        image.extend(zstd::compress_to_vec(block, level));
+        image.extend(encode(block));
     }
     image.extend(Rng::new(9).bytes(5000));
     image.resize(image.len() + 10_000, 0);
     for block in content.chunks(8192).take(6) {
         image.extend([1, 2]);
-        image.extend(zstd::compress_to_vec(block, level));
+        image.extend(encode(block));
     }
     image
 }
@@ -43,8 +53,8 @@ fn made(old: &[u8], new: &[u8], options: &DeltaOptions) -> (Vec<u8>, DeltaSummar
     let patch = MemoryResult::default();
     let mut output = patch.output();
     let summary = delta::make(
-        &old.to_vec(),
-        &new.to_vec(),
+        &DeltaInput::new(&old.to_vec()),
+        &DeltaInput::new(&new.to_vec()),
         &mut output,
         options,
         &NoProgress,

@@ -1,0 +1,86 @@
+//! Finds the LZ4 blocks of a SquashFS image, which have no beginning by which they could be found.
+
+use std::fs::File;
+
+use codec::{Algorithm, Decoder};
+use squashfs::Squashfs;
+use tree::{ExtentId, ExtentKind, FileKind, Inventory, Limits, ReadAt, Result, to_u64, to_usize};
+
+use super::Lz4Block;
+
+/// The length of a block of tables, decoded.
+const TABLE_BYTES: usize = 8192;
+
+/// The LZ4 blocks of a SquashFS image at the beginning of a file, in order; empty for other files,
+/// and for images that are damaged.
+///
+/// # Errors
+/// The file cannot be opened again.
+pub fn lz4_blocks(file: &File) -> Result<Vec<Lz4Block>> {
+    let Ok(image) = Squashfs::open(file.try_clone()?) else {
+        return Ok(Vec::new());
+    };
+    if image.superblock().algorithm != Algorithm::Lz4 {
+        return Ok(Vec::new());
+    }
+    Ok(blocks_of(&image, file).unwrap_or_default())
+}
+
+fn blocks_of(image: &Squashfs, file: &File) -> Result<Vec<Lz4Block>> {
+    let superblock = image.superblock();
+    let mut stored = Vec::new();
+    let inventory = Inventory::of(image, &Limits::default())?;
+    for number in inventory.files() {
+        if inventory.kind(number) != FileKind::Regular {
+            continue;
+        }
+        let mut extents = inventory.extents(number);
+        while let Some(extent) = extents.next()? {
+            if let (ExtentKind::Encoded(encoding), Some(ExtentId(at))) = (extent.kind, extent.id) {
+                stored.push((at, encoding.stored_len));
+            }
+        }
+    }
+    stored.sort_unstable();
+    stored.dedup();
+    let mut decoder = Decoder::new();
+    let mut content = vec![0; to_usize(u64::from(superblock.block_bytes))];
+    let mut block = |at, bytes, content: &mut [u8]| {
+        let mut stored = vec![0; to_usize(bytes)];
+        file.read_exact_at(&mut stored, at)?;
+        let len = decoder.decompress(Algorithm::Lz4, content, &stored).ok();
+        let lengths = |len: usize| Some((u32::try_from(bytes).ok()?, u32::try_from(len).ok()?));
+        Ok::<_, tree::Error>(
+            len.and_then(lengths)
+                .map(|(bytes, content_bytes)| Lz4Block {
+                    at,
+                    bytes,
+                    content_bytes,
+                }),
+        )
+    };
+    let mut blocks = Vec::new();
+    for (at, bytes) in stored {
+        blocks.extend(block(at, bytes, &mut content)?);
+    }
+    // The tables of inodes, directories and fragments follow each other.
+    let mut at = superblock.inode_table;
+    while at < superblock.bytes_used {
+        let mut header = [0; 2];
+        file.read_exact_at(&mut header, at)?;
+        let header = u16::from_le_bytes(header);
+        let (is_plain, bytes) = (header & 0x8000 != 0, u64::from(header & 0x7fff));
+        if bytes == 0 || bytes > to_u64(TABLE_BYTES) {
+            break;
+        }
+        at += 2;
+        if !is_plain {
+            let Some(found) = block(at, bytes, &mut content[..TABLE_BYTES])? else {
+                break;
+            };
+            blocks.push(found);
+        }
+        at += bytes;
+    }
+    Ok(blocks)
+}
