@@ -66,8 +66,8 @@ impl Decoder {
     }
 }
 
-/// Decodes the stream at the beginning of `src`: its length, and that of its content. libdeflate does
-/// not say where a stream ends.
+/// Decodes the stream at the beginning of `src`: its length, and that of its content. libdeflate
+/// does not say where a stream ends.
 pub(crate) fn decompress_first(dst: &mut [u8], src: &[u8]) -> Option<(usize, usize)> {
     let mut stream = flate2::Decompress::new(true);
     let status = stream.decompress(src, dst, flate2::FlushDecompress::Finish);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use tree::{ReadAt, Result, to_usize};
 use zstd::Frame;
 
-use patch::{BlockCodec, BlockDecoder, XZ_EXTREME, xz_settings};
+use patch::{BlockCodec, SourceDecoder, XZ_EXTREME, xz_settings};
 
 use crate::index::{Anchor, anchors};
 use crate::old::{OldFile, Recent, decoded, is_table, read, tables};
@@ -160,7 +160,7 @@ pub(crate) struct Analysis<'a> {
 /// The memory of a worker.
 #[derive(Default)]
 pub(crate) struct Worker {
-    decoder: BlockDecoder,
+    decoder: SourceDecoder,
     encoding: Vec<u8>,
     encoded: Vec<u8>,
 }

@@ -15,7 +15,7 @@ use patch::format::{
     PART_HEADER_BYTES, PART_NEW_BYTES_MAX, PartHeader, Source, emit_sources, part_memory,
     shared_memory,
 };
-use patch::{BlockCodec, BlockDecoder, Encoder};
+use patch::{BlockCodec, Encoder, SourceDecoder};
 
 /// Segments that are looked at together, with the knowledge from those before.
 const BATCH: usize = 64;
@@ -516,7 +516,7 @@ fn is_same(first: &Encoder, second: &Encoder) -> bool {
 /// The bytes of the sources.
 fn prefix(old: &OldFile<'_>, new: &dyn ReadAt, sources: &[Source]) -> Result<Vec<u8>> {
     let mut prefix = Vec::new();
-    let mut decoder = BlockDecoder::default();
+    let mut decoder = SourceDecoder::default();
     for source in sources {
         let mut stored = vec![0; to_usize(source.stored_bytes)];
         match source.at.checked_sub(old.size) {

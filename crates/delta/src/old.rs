@@ -9,7 +9,7 @@ use crate::DeltaInput;
 use crate::index::{Anchor, AnchorIndex, anchors};
 use crate::scan::{Segment, SegmentKind, scan};
 use patch::format::Source;
-use patch::{BlockCodec, BlockDecoder};
+use patch::{BlockCodec, SourceDecoder};
 
 /// Copies of plain bytes are at least this long; shorter repeats are left to zstd.
 const COPY_BYTES_MIN: usize = 256;
@@ -66,7 +66,7 @@ pub(crate) fn decoded(
     stored: &[u8],
     content_bytes: u32,
     codec: BlockCodec,
-    decoder: &mut BlockDecoder,
+    decoder: &mut SourceDecoder,
 ) -> Option<Vec<u8>> {
     let mut content = vec![0; to_usize(content_bytes)];
     (decoder.decode(codec, &mut content, stored)).then_some(content)
@@ -96,7 +96,7 @@ impl<'a> OldFile<'a> {
         ordered(
             parallel,
             jobs,
-            BlockDecoder::default,
+            SourceDecoder::default,
             |decoder, (segment, found)| {
                 let stored = read(file, found)?;
                 let content = match found.kind {

@@ -169,7 +169,7 @@ impl Scan {
                 return None;
             };
             let has_dictionary = flags & 0x20 != 0;
-            if has_dictionary || u16::from_be_bytes([ZLIB_START, flags]) % 31 != 0 {
+            if has_dictionary || !u16::from_be_bytes([ZLIB_START, flags]).is_multiple_of(31) {
                 return None;
             }
             (BlockCodec::Gzip, Algorithm::Zlib)

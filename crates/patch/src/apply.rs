@@ -15,7 +15,7 @@ use tree::{Error, Progress, ReadAt, Sha256, to_u64, to_usize};
 use zstd::{DecodeOptions, Dictionary};
 
 use crate::PatchError;
-use crate::block::{BlockCodec, BlockDecoder, decoder_bytes};
+use crate::block::{BlockCodec, SourceDecoder, decoder_bytes};
 use crate::destination::{Destination, new_io};
 use crate::encoder::Encoder;
 use crate::format::{
@@ -163,7 +163,7 @@ impl<R: Read> Patch<R> {
             made: 0,
             resumed: 0,
             digest: Sha256::new(),
-            decoder: BlockDecoder::default(),
+            decoder: SourceDecoder::default(),
             copied: vec![0; COPY_BYTES],
             encoded: vec![0; encoded],
             workspace: vec![0; workspace],
@@ -226,7 +226,7 @@ struct Applier<'a, R> {
     made: u64,
     resumed: u64,
     digest: Sha256,
-    decoder: BlockDecoder,
+    decoder: SourceDecoder,
     copied: Vec<u8>,
     encoded: Vec<u8>,
     workspace: Vec<u8>,

@@ -76,21 +76,21 @@ pub fn xz_settings(stored: &[u8]) -> Option<(u8, u64)> {
 }
 
 /// Decodes blocks of all codecs.
-pub struct BlockDecoder {
+pub struct SourceDecoder {
     pub(crate) workspace: Vec<u8>,
     others: codec::Decoder,
 }
 
-impl Default for BlockDecoder {
+impl Default for SourceDecoder {
     fn default() -> Self {
-        BlockDecoder {
+        SourceDecoder {
             workspace: vec![0; zstd::DECOMPRESS_WORKSPACE_SIZE],
             others: codec::Decoder::new(),
         }
     }
 }
 
-impl BlockDecoder {
+impl SourceDecoder {
     /// Decodes a block that fills `content`. Returns whether it does.
     pub fn decode(&mut self, codec: BlockCodec, content: &mut [u8], stored: &[u8]) -> bool {
         let len = match codec {

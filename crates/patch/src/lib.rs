@@ -9,7 +9,7 @@ mod error;
 pub mod format;
 
 pub use apply::{Applied, ApplyOptions, Patch};
-pub use block::{BlockCodec, BlockDecoder, XZ_DICTIONARY_BYTES_MAX, xz_settings};
+pub use block::{BlockCodec, SourceDecoder, XZ_DICTIONARY_BYTES_MAX, xz_settings};
 pub use destination::{Destination, is_same};
 pub use encoder::{Encoder, XZ_EXTREME};
 pub use error::{PatchError, PatchFile};

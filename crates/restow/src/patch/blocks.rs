@@ -44,8 +44,8 @@ fn blocks_of(image: &Squashfs, file: &File) -> Result<Vec<Lz4Block>> {
     stored.sort_unstable();
     stored.dedup();
     let mut decoder = Decoder::new();
-    let mut content = vec![0; to_usize(u64::from(superblock.block_bytes))];
-    let mut block = |at, bytes, content: &mut [u8]| {
+    let mut content = vec![0; to_usize(superblock.block_bytes).max(TABLE_BYTES)];
+    let mut block = |at: u64, bytes: u64, content: &mut [u8]| {
         let mut stored = vec![0; to_usize(bytes)];
         file.read_exact_at(&mut stored, at)?;
         let len = decoder.decompress(Algorithm::Lz4, content, &stored).ok();
