@@ -8,8 +8,8 @@ use crate::{Address, Result, is_current, text};
 impl CopyJob<'_> {
     /// Whether the object at the destination was made by the same version from the same files, as
     /// far as names, metadata, link targets and extended attributes show, and from the same
-    /// `words`: options, and the state of the files that they name. An object that is written now says
-    /// so, too.
+    /// `words`: options, and the state of the files that they name. An object that is written now
+    /// says so, too.
     ///
     /// # Errors
     /// The source cannot be read; the store cannot be reached or denies access.
