@@ -58,8 +58,8 @@ Examples:
                                          one tree of both
   restow index --update disk.btrfs:monday monday.erofs
                                          only if monday was replaced
-  restow index home.stream home.idx && restow cat --device s3://backup/home.stream home.idx notes.txt
-                                         one file of a stream in a bucket
+  restow index monday.stream monday.idx && restow cat --device monday.stream monday.idx notes
+                                         one file of a stream, which can be in a bucket (s3://...)
   restow index src.squashfs out.erofs && restow check --device src.squashfs out.erofs
 
 Mount the first one with `mount -t erofs -o ro,device=$(losetup -rf --show src.squashfs) out.erofs DIR`, several

@@ -36,7 +36,7 @@ pub struct Encoder {
     pub sized_bytes: u32,
     /// The longest content that the patch encodes with it.
     pub content_bytes_max: u32,
-    /// The SHA-256 of the encoded [`probe`].
+    /// The SHA-256 of the encoded probe.
     pub probe_sha256: [u8; 32],
 }
 
