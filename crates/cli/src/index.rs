@@ -82,7 +82,7 @@ pub(crate) struct Index {
     #[arg(long, value_name = "IMAGE")]
     device: Vec<PathBuf>,
 
-    /// Add IMAGE in the directory PATH of the tree, over what is there (repeatable)
+    /// Add IMAGE in the directory PATH of the tree, over the files there (repeatable)
     #[arg(long, value_name = "IMAGE[=PATH]")]
     with: Vec<OsString>,
 

@@ -30,7 +30,7 @@ Usage: restow-patch [--overwrite] [--resume] [--memory BYTES] OLD PATCH NEW
 
 Exit codes: 0 success; 2 failure.";
 
-/// What is wrong, in words.
+/// A fault, in words.
 type Failure = String;
 
 /// The command line.

@@ -326,7 +326,7 @@ pub(crate) fn pause(error: RemoteError, failures: &mut u32) -> Result<(), Remote
 /// The error of an answer that refuses something.
 pub(crate) fn refusal(head: &Head, text: &str, url: &Url, access: &Access) -> RemoteError {
     let status = head.status;
-    // Of S3, Google and Azure; nothing else of the answer, which can hold what was signed.
+    // Of S3, Google and Azure; nothing else of the answer, which can hold signed text.
     let code = element(text, "Code");
     let code = code.filter(|code| code.bytes().all(|it| it.is_ascii_alphanumeric()));
     let fault = match code {

@@ -46,10 +46,10 @@ pub struct UploadOptions {
     /// Keep an unfinished upload, and continue one: the parts that the store holds are made again,
     /// compared and not sent again.
     pub resume: bool,
-    /// Read the object when it is complete, and compare it with what was sent.
+    /// Read the object when it is complete, and compare it with the sent parts.
     pub read_back: bool,
-    /// A text of ASCII that the object keeps, which says what it was made from. An object with
-    /// another one is replaced.
+    /// A text of ASCII that the object keeps, which names its source. An object with another one is
+    /// replaced.
     pub note: Option<String>,
 }
 

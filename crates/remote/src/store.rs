@@ -208,7 +208,7 @@ impl ObjectStore {
         }
     }
 
-    /// Reads the object and compares it with what was sent.
+    /// Reads the object and compares it with the sent parts.
     pub(crate) fn read_back(&self, parts: &[StoredPart]) -> io::Result<()> {
         let differs = || {
             let words = "the object does not read back as it was sent";

@@ -111,7 +111,7 @@ struct Upload {
 #[derive(Default)]
 struct Parts {
     len: u64,
-    /// The bytes of the first part, which holds what a format writes last.
+    /// The bytes of the first part, which holds the bytes that a format writes last.
     first: Vec<u8>,
     /// The bytes of the part after those that were sent.
     open: Vec<u8>,

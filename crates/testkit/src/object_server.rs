@@ -1,5 +1,5 @@
-//! A store of objects in memory that speaks as much of S3 as writing in parts takes, checks what it
-//! gets, and misbehaves as a test wants.
+//! A store of objects in memory that speaks as much of S3 as writing in parts takes, checks its
+//! requests, and misbehaves as a test wants.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

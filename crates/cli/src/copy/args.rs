@@ -150,7 +150,7 @@ pub(crate) struct Copy {
     #[arg(long, conflicts_with = "json")]
     pub(crate) if_changed: bool,
 
-    /// Objects: read the object when it is complete, and compare it with what was sent
+    /// Objects: read the object when it is complete, and compare it with the sent parts
     #[arg(long)]
     pub(crate) read_back: bool,
 

@@ -27,7 +27,7 @@ const IRRELEVANT: [&str; 9] = [
 /// Parts of an argument, as in `--with=a.btrfs:home=b`, that are looked up together.
 const PARTS_MAX: usize = 16;
 
-/// The arguments, and what is known of each file and object that one of them names.
+/// The arguments, and the state of each file and object that one of them names.
 ///
 /// # Errors
 /// The source is not known before it is read.
@@ -71,8 +71,8 @@ pub(crate) fn words(args: &Copy, source: &SourceTree) -> Result<Vec<u8>> {
     Ok(words)
 }
 
-/// What is known of a file or object of this name; `None` if there is none, or a directory, whose
-/// files are compared themselves. Of a layout of container images, its index.
+/// The state of a file or object of this name; `None` if there is none, or a directory, whose files
+/// are compared themselves. Of a layout of container images, its index.
 fn state(name: &[u8]) -> Option<String> {
     let path = Path::new(OsStr::from_bytes(name));
     if let Some(text) = path.to_str().filter(|_| Address::plain(path).is_object()) {

@@ -32,7 +32,7 @@ pub struct CopyJob<'a> {
     create: &'a (dyn Fn() -> tree::Result<Output> + Sync),
     /// How many other names has the file that the output replaces.
     pub(super) other_names: u64,
-    /// What an object is made from.
+    /// The note of an object: its source, in short.
     pub(super) note: OnceLock<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A text that says what an object is made from, to know it again without reading anything.
+//! The note of an object about its source, to know it again without reading anything.
 
 use tree::{Metadata, Sha256};
 

@@ -30,7 +30,7 @@ const PATCHES: [Patch; 8] = [
     ),
     (
         "lib: restow: Add entropy coders of Zstandard in Rust",
-        "What compression and decompression share: headers of frames, FSE and\nHuffman codes, literals, sequences, dictionaries, and the caller's\nworkspace that all memory is taken from.",
+        "The parts of both directions: headers of frames, FSE and Huffman\ncodes, literals, sequences, dictionaries, and the caller's workspace\nthat all memory is taken from.",
         &["zstd/"],
     ),
     (
@@ -75,8 +75,8 @@ const CRATES: [(&str, &[&str]); 3] = [
     ("ffi", &["legacy"]),
 ];
 
-/// Changes to files of the tree: how a line begins, and what takes its place, or comes before it if
-/// that begins in another way.
+/// Changes to files of the tree: how a line begins, and the lines in its place, or before it if they
+/// begin in another way.
 const CHANGES: [(&str, &str, &str); 4] = [
     (
         "lib/Kconfig",
@@ -371,7 +371,9 @@ fn with_folder(path: &str, text: &str) -> Result<String, String> {
         }
     }
     if found != changes.count() {
-        return Err(format!("{path} of this kernel is not what was expected"));
+        return Err(format!(
+            "{path} of this kernel lacks a line that the series changes"
+        ));
     }
     Ok(changed)
 }
@@ -444,7 +446,7 @@ mod tests {
             "lib/restow/restow_kunit.c",
             ", true, 500, 0x77cc80c704cb48d3ULL },\n",
         );
-        // What Kbuild compiles, as far as the types.
+        // The crates that Kbuild compiles, as far as the types.
         for (name, features, known) in [
             ("xxhash", "", ""),
             (

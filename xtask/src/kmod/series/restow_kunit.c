@@ -8,10 +8,10 @@
 
 /* No frame has more content. */
 #define CONTENT_MAX (128 << 10)
-/* What is compressed. */
+/* The length of the text that is compressed. */
 #define TEXT_SIZE 20000
 
-/* Bytes that are one frame or more, and what comes of them. */
+/* Bytes that are one frame or more, and their content. */
 struct vector {
 	const char *name;
 	const char *frame;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* <linux/xxhash.h> in Rust: what its module exports. */
+/* <linux/xxhash.h> in Rust: the exports of its module. */
 
 #include <linux/export.h>
 #include <linux/module.h>

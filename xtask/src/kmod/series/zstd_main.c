@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * <linux/zstd.h> in Rust: what its module exports, and which of its loops
+ * <linux/zstd.h> in Rust: the exports of its module, and which of its loops
  * are used.
  */
 
@@ -13,7 +13,7 @@
 /**
  * DOC: Zstandard in Rust
  *
- * The functions are those of <linux/zstd.h> and keep what is said there.
+ * The functions are those of <linux/zstd.h> and keep its promises.
  * Memory comes from the caller alone; workspaces may begin at any address.
  * Neither data nor a call out of order makes the code panic: an index that
  * the compiler cannot prove is checked, and a wrong one is the error
