@@ -69,20 +69,15 @@ pub(crate) struct DigestedFile {
 }
 
 impl DigestedFile {
-    /// A file with the size that it had, and the place of its digests.
+    /// A file of the size that it had, with its index, and the place of the digests in that.
     ///
     /// # Errors
-    /// Its size is another one, or cannot be read; the index ends before the digests do.
+    /// Its size cannot be read; the index ends before the digests do.
     pub(crate) fn open(
         file: Arc<dyn ReadAt>,
-        bytes: u64,
         (index, digests_at): (Arc<dyn ReadAt>, u64),
     ) -> tree::Result<DigestedFile> {
-        let size = file.size()?;
-        if size != bytes {
-            let what = "not the file that the index was made of: its size is another one";
-            return Err(Error::corrupt(what, bytes, size));
-        }
+        let bytes = file.size()?;
         let digest_bytes = bytes.div_ceil(PART_BYTES).saturating_mul(DIGEST_BYTES);
         let index_bytes = index.size()?;
         if digests_at

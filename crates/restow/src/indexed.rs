@@ -153,6 +153,9 @@ fn shortened(digest: &[u8]) -> [u8; DIGEST_BYTES] {
     digest.first_chunk().copied().unwrap_or_default()
 }
 
+/// Why a file of another size is refused.
+const OTHER_FILE: &str = "not the file that the index was made of, or changed since";
+
 /// Opens the devices of an image; those that an index was made of so that they are verified.
 ///
 /// # Errors
@@ -172,8 +175,13 @@ pub(crate) fn open_devices(
         let mut open = || match tags.next().flatten().filter(IndexedImage::is_file) {
             Some(tag) => {
                 let file = file_bytes(tag.format, Input::open_with(path, &options.remote)?)?;
+                let size = file.size()?;
+                if size != tag.bytes {
+                    let had = tag.bytes;
+                    refuse!("{OTHER_FILE}: it has {size} bytes, and had {had}");
+                }
                 let digests = (Arc::clone(image), end.saturating_add(tag.generation));
-                Ok(Arc::new(DigestedFile::open(file, tag.bytes, digests)?) as _)
+                Ok(Arc::new(DigestedFile::open(file, digests)?) as _)
             }
             None => device_bytes(path, options),
         };

@@ -390,7 +390,10 @@ fn streams_and_archives_are_indexed() {
                 "copy -q --device changed x.idx out",
                 "changed since the index was made",
             ),
-            ("ls --device longer x.idx", "its size is another one"),
+            (
+                "ls --device longer x.idx",
+                "not the file that the index was made of",
+            ),
         ] {
             let (code, _, said) = run_in(dir.path(), line.split(' '));
             assert_eq!(code, 2, "{name}: {said}");
