@@ -75,8 +75,8 @@ const CRATES: [(&str, &[&str]); 3] = [
     ("ffi", &["legacy"]),
 ];
 
-/// Changes to files of the tree: how a line begins, and the lines in its place, or before it if they
-/// begin in another way.
+/// Changes to files of the tree: how a line begins, and the lines in its place, or before it if
+/// they begin in another way.
 const CHANGES: [(&str, &str, &str); 4] = [
     (
         "lib/Kconfig",
