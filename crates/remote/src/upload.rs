@@ -90,6 +90,24 @@ impl StoreLink {
         self.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The reason of a failed upload: another writer may have completed it, or another of the same
+    /// name, or continues it with other parts.
+    fn reason(&self, error: RemoteError) -> RemoteError {
+        let is_refused = |code| error.words.contains(code);
+        if error.fault != Fault::Lasting {
+            return error;
+        }
+        let is_final = !self.options.overwrite || self.options.note.is_some();
+        match self.store.is_there() {
+            Ok(true) if is_final => RemoteError::new(Fault::Exists, "it exists"),
+            Ok(_) if is_refused("NoSuchUpload") || is_refused("InvalidPart") => {
+                let words = format!("another writer has the same upload: {}", error.words);
+                RemoteError::new(Fault::Temporary, words)
+            }
+            _ => error,
+        }
+    }
+
     /// Removes the parts that the store holds. An error cannot be reported: the upload fails.
     fn abort(&self) {
         // An upload that begins just now has no part yet, and is not waited for.
@@ -212,7 +230,8 @@ impl Parts {
         let (shared, found) = (Arc::clone(shared), self.found.remove(&number));
         let send = move || {
             let sent = shared.store.put_part(&id, number, &bytes, found.as_ref());
-            sent.map(|part| (part, bytes))
+            let part = sent.map_err(|error| shared.reason(error))?;
+            Ok((part, bytes))
         };
         let sender = thread::Builder::new().name("upload".into()).spawn(send)?;
         self.senders.push_back((len, sender));
@@ -238,9 +257,12 @@ impl Parts {
             return Ok(id.clone());
         }
         let note = shared.options.note.as_deref().unwrap_or_default();
-        if shared.options.resume
-            && let Some((known, mut parts)) = shared.store.unfinished()?
-        {
+        let unfinished = if shared.options.resume {
+            shared.store.unfinished()
+        } else {
+            Ok(None)
+        };
+        if let Some((known, mut parts)) = unfinished.map_err(|error| shared.reason(error))? {
             let is_same = match parts.remove(&NOTE_PART) {
                 // Without a note, the parts themselves are compared.
                 None => note.is_empty(),
@@ -301,7 +323,8 @@ impl Parts {
             return Err(RemoteError::new(Fault::Exists, "it exists").into());
         }
         let id = self.begun(shared)?;
-        shared.store.complete(&id, &self.stored, overwrite)?;
+        let made = shared.store.complete(&id, &self.stored, overwrite);
+        made.map_err(|error| shared.reason(error))?;
         *shared.id() = None;
         Ok(())
     }

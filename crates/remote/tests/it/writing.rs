@@ -174,6 +174,39 @@ fn an_upload_is_continued_with_the_parts_that_the_store_lacks() {
     assert_eq!(server.open_uploads(), 1);
 }
 
+/// An unfinished upload that is continued can be that of a writer at work.
+#[test]
+fn two_writers_can_have_one_upload() {
+    let (first, second) = (object(18 * MIB), object(18 * MIB + 1));
+    let server = obedient();
+    let both = |bytes: &[u8]| {
+        let mut outputs = [0, 1].map(|_| begin(&server, &UploadOptions::default().resume(true)));
+        write(&mut outputs[0], &first).unwrap();
+        write(&mut outputs[1], bytes).unwrap();
+        assert_eq!(server.open_uploads(), 1);
+        outputs
+    };
+    let is_for_a_while = |error| matches!(error, Error::Io(error) if is_temporary(&error));
+    let [one, other] = both(&first);
+    one.commit().unwrap();
+    assert!(is_existing(&other.commit().unwrap_err()));
+    assert_eq!(*server.object(PATH).unwrap(), first);
+    server.remove(PATH);
+    // If the object is gone again, another try helps.
+    let [one, other] = both(&first);
+    one.commit().unwrap();
+    server.remove(PATH);
+    assert!(is_for_a_while(other.commit().unwrap_err()));
+    // Parts of both are never one object.
+    let [one, other] = both(&second);
+    assert!(is_for_a_while(one.commit().unwrap_err()));
+    drop(other);
+    let mut again = begin(&server, &UploadOptions::default().resume(true));
+    write(&mut again, &first).unwrap();
+    again.commit().unwrap();
+    assert_eq!(*server.object(PATH).unwrap(), first);
+}
+
 #[test]
 fn a_note_says_what_an_object_was_made_from() {
     let server = obedient();
