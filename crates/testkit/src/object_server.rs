@@ -68,6 +68,8 @@ struct Contents {
     uploads: BTreeMap<u64, OpenUpload>,
     /// The numbers of all parts that were sent, in order.
     sent: Vec<u32>,
+    /// The first line of each request, and whether its name was an object before.
+    asked: Vec<(String, bool)>,
     count: u64,
 }
 
@@ -143,6 +145,12 @@ impl ObjectServer {
     /// The numbers of the parts that were sent since this was last asked.
     pub fn sent_parts(&self) -> Vec<u32> {
         std::mem::take(&mut self.shared.contents().sent)
+    }
+
+    /// The first lines of the requests since this was last asked, in the order of their answers,
+    /// and whether there was an object of the name before each.
+    pub fn asked(&self) -> Vec<(String, bool)> {
+        std::mem::take(&mut self.shared.contents().asked)
     }
 
     /// How many requests there were.
@@ -240,7 +248,12 @@ impl ServedStore {
             }
             let (status, lines, body) = match manner {
                 StoreManner::Refuses(status) => refusal(status, "Refused"),
-                _ => self.contents().answer(&request),
+                _ => {
+                    let mut contents = self.contents();
+                    let is_there = contents.objects.contains_key(&request.path);
+                    contents.asked.push((first, is_there));
+                    contents.answer(&request)
+                }
             };
             if manner == StoreManner::IsSilent {
                 return Ok(());

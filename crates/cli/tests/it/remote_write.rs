@@ -1,10 +1,11 @@
 //! Objects as destinations.
 
 use std::fs;
-use std::process::{Command, Output};
-use std::sync::{Arc, Mutex};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Barrier, Mutex};
 
-use testkit::{ObjectServer, Rng, StoreManner, TempDir};
+use testkit::{ObjectServer, Rng, StoreManner, TempDir, cases};
 
 use super::{names, restow};
 
@@ -51,6 +52,29 @@ fn source(dir: &TempDir) {
     fs::write(dir.join("src/again"), fs::read(dir.join("src/1")).unwrap()).unwrap();
 }
 
+/// Whether a request makes the name of an object appear.
+fn is_last(line: &str) -> bool {
+    let (is_part, is_of_upload) = (line.contains("partNumber"), line.contains("uploadId"));
+    line.starts_with("POST") && is_of_upload || line.starts_with("PUT") && !is_part
+}
+
+/// Asserts that a name was no object at any request up to the one that makes it appear, and one at
+/// each after that.
+#[track_caller]
+fn assert_appears_at_the_end(server: &ObjectServer, name: &str) {
+    let asked = server.asked();
+    let of_name = asked.iter().filter(|(line, _)| {
+        let path = line.split([' ', '?']).nth(1).unwrap();
+        path == format!("/b/{name}")
+    });
+    let of_name: Vec<_> = of_name.collect();
+    let last = of_name.iter().position(|(line, _)| is_last(line));
+    let last = last.expect("an object was made");
+    for (number, (line, is_there)) in of_name.iter().enumerate() {
+        assert_eq!(*is_there, number > last, "{name}: {line}");
+    }
+}
+
 #[test]
 fn an_object_is_the_file_that_would_be_written() {
     let (dir, server) = (TempDir::new(), obedient());
@@ -76,6 +100,7 @@ fn an_object_is_the_file_that_would_be_written() {
             "{name}"
         );
         assert!(server.sent_parts().len() >= 3, "{name}");
+        assert_appears_at_the_end(&server, name);
         ok(&dir, &server, &format!("diff src s3://b/{name}"));
     }
     // The object is a source, too.
@@ -90,10 +115,12 @@ fn an_object_is_the_file_that_would_be_written() {
         "stream convert -q x.stream c.stream --compress zstd",
     );
     assert!(*server.object("/b/c.stream").unwrap() == fs::read(dir.join("c.stream")).unwrap());
+    assert_appears_at_the_end(&server, "c.stream");
     ok(&dir, &server, "copy -q --as-subvolume sub:ro src x.btrfs");
     ok(&dir, &server, "send -q -f s3://b/s.stream x.btrfs:sub");
     ok(&dir, &server, "send -q -f s.stream x.btrfs:sub");
     assert!(*server.object("/b/s.stream").unwrap() == fs::read(dir.join("s.stream")).unwrap());
+    assert_appears_at_the_end(&server, "s.stream");
     assert_eq!(server.open_uploads(), 0);
 }
 
@@ -140,19 +167,16 @@ fn what_an_object_cannot_be_is_refused_before_anything_is_sent() {
     assert_eq!(line.output().unwrap().status.code(), Some(75));
 }
 
-/// Runs a copy that gets a signal when it sends a part.
-fn stopped(dir: &TempDir, name: &'static str, line: &str) -> (ObjectServer, Output) {
+/// A request, by its first line, and the process that made it: the answer.
+type Manners = dyn Fn(u32, &str) -> StoreManner + Send + Sync;
+
+/// Runs a command against a store that knows its process.
+fn watched(dir: &TempDir, line: &str, manners: Box<Manners>) -> (ObjectServer, Output) {
     let process = Arc::new(Mutex::new(0));
     let seen = Arc::clone(&process);
     let server = ObjectServer::with(move |_, line| {
-        if line.contains("partNumber=3") {
-            let number = *seen.lock().unwrap();
-            let mut kill = Command::new("sh");
-            kill.arg("-c").arg(format!("kill -s {name} {number}"));
-            // The program of the second run is another one, and this one has ended.
-            let _ = kill.output();
-        }
-        StoreManner::Obeys
+        let number = *seen.lock().unwrap();
+        manners(number, line)
     });
     let mut locked = process.lock().unwrap();
     // A signal that is ignored here would be ignored there, too.
@@ -165,11 +189,137 @@ fn stopped(dir: &TempDir, name: &'static str, line: &str) -> (ObjectServer, Outp
     for (name, value) in own.get_envs() {
         child.env(name, value.unwrap());
     }
-    let child = child.spawn().unwrap();
+    let child = child.stderr(Stdio::piped()).spawn().unwrap();
     *locked = child.id();
     drop(locked);
     let output = child.wait_with_output().unwrap();
     (server, output)
+}
+
+fn kill(process: u32, name: &str) {
+    let mut kill = Command::new("sh");
+    kill.arg("-c").arg(format!("kill -s {name} {process}"));
+    // The program of a second run is another one, and this one has ended.
+    let _ = kill.output();
+}
+
+/// Runs a copy that gets a signal when it sends a part.
+fn stopped(dir: &TempDir, name: &'static str, line: &str) -> (ObjectServer, Output) {
+    let manners = move |process, line: &str| {
+        if line.contains("partNumber=3") {
+            kill(process, name);
+        }
+        StoreManner::Obeys
+    };
+    watched(dir, line, Box::new(manners))
+}
+
+/// A copy that is killed at any request, which the store does or loses, is continued by the next.
+#[test]
+fn a_copy_that_is_killed_is_continued() {
+    let dir = TempDir::new();
+    source(&dir);
+    fs::write(dir.join("src/big"), Rng::new(7).bytes(24 << 20)).unwrap();
+    ok(&dir, &obedient(), "copy -q src x.squashfs");
+    let file = fs::read(dir.join("x.squashfs")).unwrap();
+    let line = "copy -q --resume --if-changed src s3://b/x.squashfs";
+    let mut rng = Rng::new(39);
+    // Two first looks, the list of uploads, the beginning, the note, six parts, a last look, the
+    // end.
+    for _ in 0..cases(2) {
+        let (at, is_lost) = (rng.below(13), rng.below(2) == 0);
+        let count = Mutex::new(0);
+        let parts = Arc::new(Mutex::new(Vec::new()));
+        let sent = Arc::clone(&parts);
+        let manners = move |process, line: &str| {
+            if let Some((_, number)) = line.split_once("partNumber=") {
+                let number = number.split(['&', ' ']).next().unwrap();
+                sent.lock().unwrap().push(number.parse::<u32>().unwrap());
+            }
+            let mut count = count.lock().unwrap();
+            *count += 1;
+            if *count != at + 1 {
+                return StoreManner::Obeys;
+            }
+            kill(process, "KILL");
+            if is_lost {
+                StoreManner::Refuses(503)
+            } else {
+                StoreManner::Obeys
+            }
+        };
+        let (server, output) = watched(&dir, line, Box::new(manners));
+        let case = format!("request {at}, lost: {is_lost}");
+        assert_eq!(output.status.signal(), Some(9), "{case}");
+        let is_done = server.object("/b/x.squashfs").is_some();
+        assert_eq!(is_done, at == 12 && !is_lost, "{case}");
+        ok(&dir, &server, line);
+        let made = server.object("/b/x.squashfs").unwrap();
+        assert!(*made == file, "{case}");
+        // All parts that came to the store as a whole, in both runs.
+        let mut numbers = std::mem::take(&mut *parts.lock().unwrap());
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 10_000], "{case}");
+        assert!(all - numbers.len() <= 2, "{case}: {}", all - numbers.len());
+        // An upload without its note can be that of any writer, and stays.
+        let is_unknown = (at == 3 && !is_lost) || (at == 4 && is_lost);
+        assert_eq!(server.open_uploads(), usize::from(is_unknown), "{case}");
+    }
+}
+
+/// Whether they meet in the last moment or not, and with objects of one part and of several.
+#[test]
+fn of_two_copies_to_a_name_one_succeeds() {
+    let dir = TempDir::new();
+    let files = ["one", "two"].map(|name| {
+        ["small", "large"].map(|size| {
+            let source = format!("{name}-{size}");
+            fs::create_dir(dir.join(&source)).unwrap();
+            let bytes = if size == "small" { 10_000 } else { 9 << 20 };
+            let content = Rng::new(name.len() as u64 + u64::from(name.as_bytes()[0]));
+            fs::write(dir.join(&source).join("file"), { content }.bytes(bytes)).unwrap();
+            ok(&dir, &obedient(), &format!("copy -q {source} {source}.tar"));
+            fs::read(dir.join(format!("{source}.tar"))).unwrap()
+        })
+    });
+    for trial in 0..cases(8) {
+        let (size, meets, is_same) = (trial & 1, trial & 2 != 0, trial & 4 != 0);
+        // Then both of them can have one upload.
+        let option = match (is_same, trial & 8) {
+            (false, _) => "",
+            (true, 0) => "--if-changed --resume",
+            (true, _) => "--if-changed",
+        };
+        let last = Barrier::new(2);
+        let server = ObjectServer::with(move |_, line| {
+            if meets && is_last(line) {
+                last.wait();
+            }
+            StoreManner::Obeys
+        });
+        let size_name = ["small", "large"][size];
+        let copies = ["one", if is_same { "one" } else { "two" }].map(|name| {
+            let line = format!("copy -q {option} {name}-{size_name} s3://b/x.tar");
+            let mut copy = command(&dir, &server, &line);
+            copy.stderr(Stdio::piped()).spawn().unwrap()
+        });
+        let ended = copies.map(|copy| said(&copy.wait_with_output().unwrap()));
+        let made = server.object("/b/x.tar").unwrap();
+        let case = format!("{trial}: {ended:?}");
+        if is_same {
+            assert_eq!([ended[0].0, ended[1].0], [0, 0], "{case}");
+            assert!(*made == files[0][size], "{case}");
+        } else {
+            let winner = usize::from(ended[0].0 != 0);
+            let (code, words) = &ended[1 - winner];
+            assert_eq!((ended[winner].0, *code), (0, 2), "{case}");
+            assert!(words.contains("already exists"), "{case}");
+            assert!(*made == files[winner][size], "{case}");
+        }
+        assert_eq!(server.open_uploads(), 0, "{case}");
+    }
 }
 
 #[test]
