@@ -1,12 +1,14 @@
 //! Other processors: the libraries are checked for each, the command is built for one, and tests
 //! run under QEMU.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{cargo, line_of, output_of, package, run};
-use crate::environment::is_ci;
+use crate::command::{build_restow, cargo, line_of, output_of, package, run};
+use crate::environment::{is_ci, root};
 use crate::outcome::{Outcome, Report};
+use crate::package::{at, is_small};
 use crate::tools::{ensure_target, is_there, target_dir};
 
 /// A processor and what it takes to build for it.
@@ -85,6 +87,9 @@ pub(crate) fn cross(report: &mut Report, arguments: &[String]) {
             run(of(target, "check").args(packages(&LIBRARIES)))
         });
         if target.name == COMMAND {
+            report.step(&format!("{}: restow-patch", target.name), || {
+                applier(target).unwrap_or_else(Outcome::failed)
+            });
             report.step(&format!("{}: command", target.name), || command(target));
         }
         if !target.tested.is_empty() {
@@ -149,7 +154,7 @@ fn command(target: &CrossTarget) -> Outcome {
     }
     let program = target_dir().join(target.name).join("debug/restow");
     let image = target_dir().join(target.name).join("src.squashfs");
-    let source = crate::environment::root().join("crates/cli/src");
+    let source = root().join("crates/cli/src");
     let steps: [&[&Path]; 3] = [
         &["copy".as_ref(), "--overwrite".as_ref(), &source, &image],
         &["check".as_ref(), &image],
@@ -162,6 +167,60 @@ fn command(target: &CrossTarget) -> Outcome {
         }
     }
     Outcome::passed()
+}
+
+/// Builds `restow-patch` for devices, and lets it apply patches that were made here.
+fn applier(target: &CrossTarget) -> Result<Outcome, String> {
+    if !is_there(target.qemu) {
+        let reason = format!("{}: apt-get install qemu-user", target.qemu);
+        return Ok(lacking(reason));
+    }
+    let mut build = of(target, "build");
+    build.args(["--profile", "small", "--package", "restow-patch"]);
+    build.args(["--no-default-features", "--features", "encode"]);
+    output_of(&mut build)?;
+    let program = target_dir().join(target.name).join("small/restow-patch");
+    is_small(&program)?;
+    build_restow()?;
+    let restow = target_dir().join("debug/restow");
+    let folder = target_dir().join(target.name).join("patches");
+    let _ = fs::remove_dir_all(&folder);
+    at(&folder, fs::create_dir_all(&folder))?;
+    for (kind, codec) in [
+        ("squashfs", "zstd:15"),
+        ("erofs", "zstd:9"),
+        ("btrfs", "zstd:3"),
+    ] {
+        let in_folder = |name: &str| folder.join(format!("{name}.{kind}"));
+        let (old, new) = (in_folder("old"), in_folder("new"));
+        let (patch, cut, made) = (in_folder("patch"), in_folder("cut"), in_folder("made"));
+        for (tree, image) in [("crates/cli/src", &old), ("crates/cli", &new)] {
+            let mut copy = Command::new(&restow);
+            let tree = root().join(tree);
+            output_of(
+                copy.args(["copy", "--compress", codec])
+                    .arg(tree)
+                    .arg(image),
+            )?;
+        }
+        let mut delta = Command::new(&restow);
+        output_of(delta.arg("delta").args([&old, &new, &patch]))?;
+        let bytes = at(&patch, fs::read(&patch))?;
+        at(&cut, fs::write(&cut, &bytes[..bytes.len() / 2]))?;
+        let apply = |patch: &Path| {
+            let mut apply = Command::new(target.qemu);
+            apply.arg(&program).arg("--resume").arg(&old);
+            output_of(apply.arg(patch).arg(&made))
+        };
+        if apply(&cut).is_ok() || made.exists() {
+            return Err(format!("{kind}: half of a patch was applied"));
+        }
+        apply(&patch)?;
+        if at(&made, fs::read(&made))? != at(&new, fs::read(&new))? {
+            return Err(format!("{kind}: the patched image differs"));
+        }
+    }
+    Ok(Outcome::passed())
 }
 
 /// The unit tests of the crates.

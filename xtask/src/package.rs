@@ -76,15 +76,21 @@ pub(crate) fn static_program(report: &mut Report, _: &[String]) {
                 return built;
             }
             let program = target_dir().join(STATIC_TARGET).join("small/restow-patch");
-            let is_small = || match at(&program, fs::metadata(&program))?.len() {
-                bytes if bytes > PATCH_BYTES_MAX => Err(format!(
-                    "restow-patch has {bytes} bytes; {PATCH_BYTES_MAX} are allowed"
-                )),
-                _ => Ok(()),
-            };
-            outcome(runs_in_an_empty_root(&program).and_then(|()| is_small()))
+            outcome(runs_in_an_empty_root(&program).and_then(|()| is_small(&program)))
         });
     }
+}
+
+/// Says how long `restow-patch` is, and refuses one that is too long.
+pub(crate) fn is_small(program: &Path) -> Result<(), String> {
+    let bytes = at(program, fs::metadata(program))?.len();
+    println!("{}: {bytes} bytes", program.display());
+    if bytes > PATCH_BYTES_MAX {
+        return Err(format!(
+            "restow-patch has {bytes} bytes; {PATCH_BYTES_MAX} are allowed"
+        ));
+    }
+    Ok(())
 }
 
 /// The Debian package, in the folder that is named; built, inspected, installed and removed.
@@ -134,7 +140,7 @@ fn done(command: &mut Command) -> Result<(), String> {
 }
 
 /// Names what failed.
-fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, String> {
+pub(crate) fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, String> {
     result.map_err(|error| format!("{}: {error}", path.display()))
 }
 
