@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::command::{build_restow, cargo, line_of, output_of, package, run};
 use crate::environment::{is_ci, root};
 use crate::outcome::{Outcome, Report};
-use crate::package::{at, is_small};
+use crate::package::{at, patch_bytes};
 use crate::tools::{ensure_target, is_there, target_dir};
 
 /// A processor and what it takes to build for it.
@@ -180,7 +180,7 @@ fn applier(target: &CrossTarget) -> Result<Outcome, String> {
     build.args(["--no-default-features", "--features", "encode"]);
     output_of(&mut build)?;
     let program = target_dir().join(target.name).join("small/restow-patch");
-    is_small(&program)?;
+    println!("{}: {} bytes", program.display(), patch_bytes(&program)?);
     build_restow()?;
     let restow = target_dir().join("debug/restow");
     let folder = target_dir().join(target.name).join("patches");

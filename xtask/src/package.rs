@@ -76,21 +76,19 @@ pub(crate) fn static_program(report: &mut Report, _: &[String]) {
                 return built;
             }
             let program = target_dir().join(STATIC_TARGET).join("small/restow-patch");
-            outcome(runs_in_an_empty_root(&program).and_then(|()| is_small(&program)))
+            outcome(runs_in_an_empty_root(&program).and_then(|()| patch_bytes(&program).map(drop)))
         });
     }
 }
 
-/// Says how long `restow-patch` is, and refuses one that is too long.
-pub(crate) fn is_small(program: &Path) -> Result<(), String> {
-    let bytes = at(program, fs::metadata(program))?.len();
-    println!("{}: {bytes} bytes", program.display());
-    if bytes > PATCH_BYTES_MAX {
-        return Err(format!(
+/// How many bytes `restow-patch` has; too many are an error.
+pub(crate) fn patch_bytes(program: &Path) -> Result<u64, String> {
+    match at(program, fs::metadata(program))?.len() {
+        bytes if bytes > PATCH_BYTES_MAX => Err(format!(
             "restow-patch has {bytes} bytes; {PATCH_BYTES_MAX} are allowed"
-        ));
+        )),
+        bytes => Ok(bytes),
     }
-    Ok(())
 }
 
 /// The Debian package, in the folder that is named; built, inspected, installed and removed.
