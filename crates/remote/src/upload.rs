@@ -90,21 +90,23 @@ impl StoreLink {
         self.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reason of a failed upload: another writer may have completed it, or another of the same
-    /// name, or continues it with other parts.
+    /// The reason why the store does not know the upload or a part of it: another writer continues
+    /// it with other parts, or has completed it. Any other error stays as it is.
     fn reason(&self, error: RemoteError) -> RemoteError {
         let is_refused = |code| error.words.contains(code);
-        if error.fault != Fault::Lasting {
+        if error.fault != Fault::Lasting
+            || !is_refused("NoSuchUpload") && !is_refused("InvalidPart")
+        {
             return error;
         }
         let is_final = !self.options.overwrite || self.options.note.is_some();
         match self.store.is_there() {
             Ok(true) if is_final => RemoteError::new(Fault::Exists, "it exists"),
-            Ok(_) if is_refused("NoSuchUpload") || is_refused("InvalidPart") => {
+            Ok(_) => {
                 let words = format!("another writer has the same upload: {}", error.words);
                 RemoteError::new(Fault::Temporary, words)
             }
-            _ => error,
+            Err(_) => error,
         }
     }
 

@@ -223,6 +223,34 @@ fn a_note_says_what_an_object_was_made_from() {
     }
 }
 
+/// The old object is still there then, which is no reason.
+#[test]
+fn a_refused_part_of_a_newer_object_is_the_reason_that_is_given() {
+    let server = ObjectServer::with(|_, line| {
+        if line.contains("partNumber=2") {
+            StoreManner::Refuses(400)
+        } else {
+            StoreManner::Obeys
+        }
+    });
+    for (note, len) in [("old", 200), ("new", 18 * MIB)] {
+        let upload = UploadOptions::default().note(Some(note.into()));
+        let mut output = begin(&server, &upload);
+        let written = write(&mut output, &object(len)).map_err(Error::Io);
+        match written.and_then(|()| output.commit()) {
+            Ok(()) => assert_eq!(note, "old"),
+            Err(error) => {
+                assert_eq!(note, "new");
+                assert!(
+                    !is_existing(&error) && error.to_string().contains("400"),
+                    "{error}"
+                );
+            }
+        }
+    }
+    assert_eq!(*server.object(PATH).unwrap(), object(200));
+}
+
 #[test]
 fn failures_of_the_network_do_not_change_the_object() {
     let rng = Mutex::new(Rng::new(5));
