@@ -20,7 +20,7 @@ use crate::fields::u16_at;
 use crate::index::{IndexPart, IndexedFile};
 use crate::inode::{COMPACT_BYTES, EXTENDED_BYTES, Inode, MetaAt};
 use crate::listed::OwnedRanges;
-use crate::piece::StoredCluster;
+use crate::piece::{PieceKind, StoredCluster, StoredPlace};
 use crate::superblock::{BLOCKS_AT, DeviceSlot, IN_METABOX, Superblock, TAG_AT, TAG_BYTES};
 
 /// Number of files whose headers are cached, and of parts of indexes.
@@ -188,8 +188,36 @@ impl Erofs {
     pub(crate) fn content(&self, nid: u64) -> Result<Arc<IndexedFile>> {
         self.contents.find_or_make(nid, |_| {
             let inode = self.inode(nid)?;
-            self.open_content(inode)
+            let content = self.open_content(inode)?;
+            self.tell_end(&content);
+            Ok(content)
         })
+    }
+
+    /// Tells the device of a file's content where that ends. Damage comes up again when it is read.
+    fn tell_end(&self, content: &IndexedFile) {
+        let place = |offset| {
+            let piece = self.piece_at(content, offset).ok()?;
+            let (place, len) = match piece.kind {
+                PieceKind::Plain(place) => (place, piece.len),
+                PieceKind::Cluster(cluster) => (cluster.place, cluster.stored_len),
+                PieceKind::Hole | PieceKind::Fragment(_) => return None,
+            };
+            let StoredPlace::Data { device, at } = place else {
+                return None;
+            };
+            let (device, at) = self.locate(device, at).ok()?;
+            Some((device, at, at.saturating_add(len)))
+        };
+        if content.inode.kind == tree::FileKind::Regular
+            && let Some((first, start, _)) = place(0)
+            && let Some((last, _, end)) = place(content.inode.size.saturating_sub(1))
+            && first == last
+            && start < end
+            && let Ok(source) = self.source(first)
+        {
+            source.will_read_within(start..end);
+        }
     }
 
     /// Reads an inode.

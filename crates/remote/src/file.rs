@@ -35,6 +35,8 @@ struct State {
     /// The blocks that are there, in the order in which they are looked at to evict one.
     clock: VecDeque<u64>,
     runs: VecDeque<ReadAhead>,
+    /// Blocks with which reading ends that begins in them, of the files that were opened last.
+    ends: VecDeque<Range<u64>>,
     /// Why nothing more can be read.
     end: Option<RemoteError>,
 }
@@ -50,6 +52,7 @@ enum Block {
 
 /// Blocks that are read in order.
 struct ReadAhead {
+    start: u64,
     next: u64,
     /// Blocks that were fetched for it.
     fetched: u64,
@@ -74,6 +77,7 @@ impl RemoteFile {
             }
         }
         state.runs.push_back(ReadAhead {
+            start: START_BYTES / BLOCK_BYTES,
             next: START_BYTES / BLOCK_BYTES,
             fetched: START_BYTES / BLOCK_BYTES,
         });
@@ -192,10 +196,16 @@ impl State {
     }
 
     /// How many blocks to fetch at a place: the more, the more of them were read in order before.
-    /// By half as much as those, so that not many are fetched in vain.
+    /// By half as much as those, so that not many are fetched in vain, and not beyond the end of a
+    /// file in which they began. If they began far before it, what follows it may be read as well.
     fn ahead(&self, number: u64, max: u64) -> u64 {
         let run = self.runs.iter().find(|run| run.is_continued_at(number));
-        run.map_or(1, |run| (run.fetched / 2).clamp(1, max))
+        let ahead = run.map_or(1, |run| (run.fetched / 2).clamp(1, max));
+        let start = run.map_or(number, |run| run.start);
+        let is_end =
+            |range: &&Range<u64>| range.contains(&number) && range.start <= start + GAP_BLOCKS;
+        let end = self.ends.iter().rev().find(is_end);
+        end.map_or(ahead, |range| ahead.min(range.end - number))
     }
 
     /// Notes that blocks are on their way: those of a range up to the first in memory.
@@ -208,11 +218,12 @@ impl State {
             .extend(range.clone().map(|number| (number, Block::Asked)));
         let index = (self.runs.iter()).position(|run| run.is_continued_at(range.start));
         let run = index.and_then(|index| self.runs.remove(index));
-        let fetched = run.map_or(0, |run| run.fetched);
+        let (start, fetched) = run.map_or((range.start, 0), |run| (run.start, run.fetched));
         if self.runs.len() == RUNS_MAX {
             self.runs.pop_front();
         }
         self.runs.push_back(ReadAhead {
+            start,
             next: range.end,
             fetched: fetched + (range.end - range.start),
         });
@@ -294,5 +305,14 @@ impl ReadAt for RemoteFile {
                 }
             }
         }
+    }
+
+    fn will_read_within(&self, range: Range<u64>) {
+        let mut state = self.state();
+        if state.ends.len() == RUNS_MAX {
+            state.ends.pop_front();
+        }
+        let end = range.end.div_ceil(BLOCK_BYTES);
+        state.ends.push_back(range.start / BLOCK_BYTES..end);
     }
 }

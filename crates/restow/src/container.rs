@@ -184,6 +184,12 @@ impl ReadAt for ImageRange {
         self.bytes.will_read(&ranges.collect::<Vec<_>>());
     }
 
+    fn will_read_within(&self, range: Range<u64>) {
+        let place = |at: u64| self.at.saturating_add(at.min(self.len));
+        let range = place(range.start)..place(range.end);
+        self.bytes.will_read_within(range);
+    }
+
     fn size(&self) -> io::Result<u64> {
         Ok(self.len)
     }

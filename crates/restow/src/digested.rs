@@ -148,6 +148,10 @@ impl ReadAt for DigestedFile {
             .will_read(&ranges.iter().map(whole).collect::<Vec<_>>());
     }
 
+    fn will_read_within(&self, range: Range<u64>) {
+        self.file.will_read_within(range);
+    }
+
     fn size(&self) -> io::Result<u64> {
         Ok(self.bytes)
     }

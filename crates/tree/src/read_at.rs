@@ -24,6 +24,10 @@ pub trait ReadAt: Send + Sync {
     /// waiting: an object of another machine. Others ignore it.
     fn will_read(&self, _ranges: &[Range<u64>]) {}
 
+    /// Says that reading that begins in this range ends with it, because it is the content of a
+    /// file: a medium that reads ahead would fetch bytes behind it in vain.
+    fn will_read_within(&self, _range: Range<u64>) {}
+
     /// How many bytes may as well be read where fewer are wanted, because those behind them are
     /// near: less than a mebibyte if each has to be decoded.
     fn window_bytes(&self) -> usize {
@@ -90,6 +94,10 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
 
     fn will_read(&self, ranges: &[Range<u64>]) {
         (**self).will_read(ranges);
+    }
+
+    fn will_read_within(&self, range: Range<u64>) {
+        (**self).will_read_within(range);
     }
 
     fn window_bytes(&self) -> usize {

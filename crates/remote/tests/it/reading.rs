@@ -107,6 +107,33 @@ fn near_ranges_are_fetched_together() {
     assert_eq!(read(&file, 20 * MIB - 5..20 * MIB), bytes[20 * MIB - 5..]);
 }
 
+/// Of a file alone, and of files one behind the other.
+#[test]
+fn nothing_is_read_ahead_behind_a_file_that_is_read_alone() {
+    let bytes = object(24 * MIB);
+    let server = RangeServer::new(bytes.clone());
+    let file = open(&server);
+    let begun = (server.requests(), server.bytes());
+    let read_within = |at: usize, end: usize| {
+        file.will_read_within(at as u64..end as u64);
+        for at in (at..end).step_by(50_000) {
+            let range = at..end.min(at + 50_000);
+            assert_eq!(read(&file, range.clone()), bytes[range]);
+        }
+    };
+    let block = 64 << 10;
+    read_within(5 * block + 9, 100 * block + 9);
+    assert_eq!(server.bytes() - begun.1, 96 * block as u64);
+    assert!(server.requests() - begun.0 <= 12, "{}", server.requests());
+    // As many requests as without files.
+    let begun = server.requests();
+    for number in 0..20 {
+        let at = 101 * block + number * (block + 10);
+        read_within(at, at + block + 10);
+    }
+    assert!(server.requests() - begun <= 3, "{}", server.requests());
+}
+
 #[test]
 fn ends_are_those_of_the_object() {
     for len in [0, 1, 65_536, 65_537, 131_072, 131_073, 200_000] {
