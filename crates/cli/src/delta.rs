@@ -30,6 +30,9 @@ const VERSION: u32 = 1;
 ///
 /// docs/json.md describes the output of --json.
 #[derive(Debug, Args)]
+#[command(override_usage = "\
+restow delta [OPTIONS] <OLD> <NEW> <PATCH>
+       restow delta [OPTIONS] --plan <OLD> <NEW>")]
 #[command(after_help = "\
 Examples:
   restow delta v1.squashfs v2.squashfs update.patch

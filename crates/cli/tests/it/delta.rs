@@ -148,6 +148,9 @@ fn errors_name_the_file_that_is_wrong() {
         "delta v1 v2 new",
         "v1 is neither a regular file nor a block device",
     );
+    let forms = "<OLD> <NEW> <PATCH>\n       restow delta [OPTIONS] --plan <OLD> <NEW>\n";
+    fails("delta --plan v1.squashfs v2.squashfs new", forms);
+    fails("delta v1.squashfs v2.squashfs", forms);
     // Another byte in a block that is copied.
     let mut old = fs::read(dir.join("v1.squashfs")).unwrap();
     old[300_000] ^= 1;
