@@ -153,7 +153,7 @@ const TASKS: &[(&str, Task, &str)] = &[
     (
         "static",
         package::static_program,
-        "the command and restow-patch, each as one file that needs no library (musl), tried in an empty root",
+        "the command and restow-patch, or the one that is named, each as one file that needs no library (musl), tried in an empty root",
     ),
     (
         "deb",

@@ -47,38 +47,46 @@ pub(crate) fn pages(report: &mut Report, arguments: &[String]) {
     report.step("pages", || outcome(make_pages(&folder)));
 }
 
-/// The static program.
-pub(crate) fn static_program(report: &mut Report, _: &[String]) {
-    report.step("static", || {
-        if let Err(reason) = ensure_target(STATIC_TARGET) {
-            return Outcome::skipped(reason);
-        }
-        let mut build = cargo(["build", "--release", "--locked", "--package", "restow-cli"]);
-        let built = run(build.args(["--target", STATIC_TARGET]));
-        if !built.failed.is_empty() {
-            return built;
-        }
-        let program = target_dir().join(STATIC_TARGET).join("release/restow");
-        outcome(runs_in_an_empty_root(&program))
-    });
-    for (kind, features) in [("", &["--features", "encode"][..]), (", no encoder", &[])] {
-        report.step(&format!("static: restow-patch{kind}"), || {
-            if let Err(reason) = ensure_target(STATIC_TARGET) {
-                return Outcome::skipped(reason);
-            }
-            let mut build = cargo(["build", "--profile", "small", "--locked"]);
-            let package = ["--package", "restow-patch", "--no-default-features"];
-            let built = run(build
-                .args(package)
-                .args(["--target", STATIC_TARGET])
-                .args(features));
-            if !built.failed.is_empty() {
-                return built;
-            }
-            let program = target_dir().join(STATIC_TARGET).join("small/restow-patch");
-            outcome(runs_in_an_empty_root(&program).and_then(|()| patch_bytes(&program).map(drop)))
-        });
+/// The static programs, or only the one that is named.
+pub(crate) fn static_program(report: &mut Report, arguments: &[String]) {
+    let is_selected = |name: &str| arguments.is_empty() || arguments.iter().any(|it| it == name);
+    if is_selected("restow") {
+        report.step("static", static_restow);
     }
+    if is_selected("restow-patch") {
+        report.step("static: restow-patch", || {
+            static_patch(&["--features", "encode"])
+        });
+        report.step("static: restow-patch, no encoder", || static_patch(&[]));
+    }
+}
+
+fn static_restow() -> Outcome {
+    if let Err(reason) = ensure_target(STATIC_TARGET) {
+        return Outcome::skipped(reason);
+    }
+    let mut build = cargo(["build", "--release", "--locked", "--package", "restow-cli"]);
+    let built = run(build.args(["--target", STATIC_TARGET]));
+    if !built.failed.is_empty() {
+        return built;
+    }
+    let program = target_dir().join(STATIC_TARGET).join("release/restow");
+    outcome(runs_in_an_empty_root(&program))
+}
+
+fn static_patch(features: &[&str]) -> Outcome {
+    if let Err(reason) = ensure_target(STATIC_TARGET) {
+        return Outcome::skipped(reason);
+    }
+    let mut build = cargo(["build", "--profile", "small", "--locked"]);
+    let package = ["--package", "restow-patch", "--no-default-features"];
+    let target = ["--target", STATIC_TARGET];
+    let built = run(build.args(package).args(target).args(features));
+    if !built.failed.is_empty() {
+        return built;
+    }
+    let program = target_dir().join(STATIC_TARGET).join("small/restow-patch");
+    outcome(runs_in_an_empty_root(&program).and_then(|()| patch_bytes(&program).map(drop)))
 }
 
 /// How many bytes `restow-patch` has; too many are an error.
