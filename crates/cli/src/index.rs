@@ -1,7 +1,6 @@
 //! `restow index`: EROFS images of metadata alone.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -13,7 +12,7 @@ use tree::json::Object;
 
 use crate::bar::Bar;
 use crate::copy::{CopyWords, split};
-use crate::message::tell;
+use crate::message::{self, tell};
 use crate::options::{ThreadArgs, epoch, erofs_settings, open_options};
 use crate::text;
 
@@ -172,7 +171,7 @@ fn current(args: &Index) -> Result<bool> {
         let object = Object::of_schema("index", VERSION)
             .name("destination", args.out.as_os_str().as_bytes())
             .flag("current", true);
-        writeln!(io::stdout().lock(), "{}", object.line())?;
+        message::print_result(object)?;
     } else if !args.quiet {
         tell("OUT is an index of the images as they are");
     }
@@ -210,8 +209,7 @@ fn report(
             .list("stored", recoded)
             .texts("not_preserved", words.lost.iter().map(String::as_str))
             .fraction("seconds", start.elapsed().as_secs_f64());
-        let mut out = io::stdout().lock();
-        writeln!(out, "{}", object.line())?;
+        message::print_result(object)?;
         return Ok(is_whole);
     }
     if args.quiet {

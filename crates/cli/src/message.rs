@@ -1,10 +1,23 @@
-//! Messages to the user, on standard error.
+//! Messages to the user, on standard error, and results for programs, on standard output.
 
 use std::io::{self, Write};
 
+use anyhow::{Context, Result};
+use tree::json::Object;
 use tree::{Error, Finding};
 
 use crate::text;
+
+/// Prints the result of something that is done as JSON.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn print_result(object: Object) -> Result<()> {
+    let line = object.line() + "\n";
+    let mut out = io::stdout().lock();
+    let written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+    written.context("all else is done; write the JSON to standard output")
+}
 
 /// Prints a message. A message that cannot be printed is not an error.
 pub(crate) fn tell(words: &str) {

@@ -1,17 +1,24 @@
 //! `restow send`: sends subvolumes of unmounted images, and mounted ones.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{ArgAction, Args};
 use restow::{ResumedOutput, SendRequest, Sender};
 use tree::Progress;
+use tree::json::Object;
 
 use crate::bar::Bar;
 use crate::options::open_options;
 use crate::stream::create;
 use crate::{message, text};
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
 
 /// Send subvolumes of btrfs images, or mounted ones, as streams for `btrfs receive`
 ///
@@ -80,6 +87,11 @@ pub(crate) struct Send {
     #[arg(short, long)]
     quiet: bool,
 
+    /// Print a JSON object on standard output with the result, which docs/json.md describes; needs
+    /// -f
+    #[arg(long, conflicts_with = "verbose")]
+    json: bool,
+
     /// Add the image of another device of the same btrfs file system (repeatable)
     #[arg(long, value_name = "IMAGE")]
     device: Vec<PathBuf>,
@@ -88,6 +100,11 @@ pub(crate) struct Send {
 /// # Errors
 /// A subvolume cannot be sent or read, or the stream cannot be written.
 pub(crate) fn run(args: &Send) -> Result<()> {
+    let start = Instant::now();
+    let output = args.file.as_deref().unwrap_or(Path::new("-"));
+    if args.json && output == Path::new("-") {
+        bail!("--json: standard output is the stream; -f names a file for it");
+    }
     let mut request = SendRequest::of(&args.subvolumes);
     request.parent.clone_from(&args.parent);
     request.clone_sources.clone_from(&args.clone_sources);
@@ -98,7 +115,6 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     request.version = args.proto;
     request.compressed_data = args.compressed_data;
     let sender = Sender::open(request)?;
-    let output = args.file.as_deref().unwrap_or(Path::new("-"));
     let create = || create(output, true);
     let mut target = match &args.resume_from {
         Some(part) => ResumedOutput::rest(part, output, create)?,
@@ -108,15 +124,30 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     if bar.is_shown() {
         bar.expect(None, Some(sender.estimate()?));
     }
+    let names = RefCell::new(Vec::new());
     // Scripts expect these words, without the name of the program.
     let tell = |name: &str| {
-        if !args.quiet {
+        if args.json {
+            names.borrow_mut().push(name.to_owned());
+        } else if !args.quiet {
             let _ = writeln!(io::stderr(), "At subvol {name}");
         }
     };
     let sent = sender.write(&mut target, &tell, &bar)?;
     let existing = target.finish()?;
     bar.finish();
+    if args.json {
+        let names = names.into_inner();
+        return message::print_result(
+            Object::of_schema("send", VERSION)
+                .texts("subvolumes", names.iter().map(String::as_str))
+                .name("destination", output.as_os_str().as_bytes())
+                .number("stream_bytes", sent.bytes)
+                .number("written_bytes", sent.bytes - existing)
+                .number("restarts", sent.restarts)
+                .fraction("seconds", start.elapsed().as_secs_f64()),
+        );
+    }
     if sent.restarts > 0 && !args.quiet {
         message::tell(&format!(
             "Linux was interrupted and began {} times from the start; repeated data was equal and is in the stream once",

@@ -147,7 +147,7 @@ pub(crate) struct Copy {
     /// Objects: do nothing if the object was made by the same version with the same options from
     /// the same files, by their names, sizes, modification times and attributes; replace an older
     /// one
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     pub(crate) if_changed: bool,
 
     /// Objects: read the object when it is complete, and compare it with the sent parts

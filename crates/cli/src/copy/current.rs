@@ -13,7 +13,7 @@ use super::args::Copy;
 use crate::options::open_options;
 
 /// Options that do not change the result.
-const IRRELEVANT: [&str; 9] = [
+const IRRELEVANT: [&str; 10] = [
     "-q",
     "--quiet",
     "-v",
@@ -23,6 +23,7 @@ const IRRELEVANT: [&str; 9] = [
     "--resume",
     "--read-back",
     "--if-changed",
+    "--json",
 ];
 /// Parts of an argument, as in `--with=a.btrfs:home=b`, that are looked up together.
 const PARTS_MAX: usize = 16;

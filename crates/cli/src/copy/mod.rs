@@ -8,7 +8,6 @@ mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Write};
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -256,8 +255,15 @@ fn copy_tree(
         _ => error,
     })?;
     let Some(summary) = copied else {
-        let name = text::of_host_path(dst, "-");
-        tell(&format!("{name} is up to date"));
+        if args.json {
+            let object = Object::of_schema("copy", VERSION)
+                .name("destination", args.dst.as_os_str().as_bytes())
+                .flag("current", true);
+            message::print_result(object)?;
+        } else {
+            let name = text::of_host_path(dst, "-");
+            tell(&format!("{name} is up to date"));
+        }
         return Ok(None);
     };
     if let Some(can_delete) = summary.read_only.filter(|_| !args.quiet) {
@@ -337,13 +343,7 @@ fn report(
     let old = args.image.reuse.as_deref();
     let words = CopyWords::of((&args.dst, format), old, source, summary);
     if args.json {
-        let words = object(args, source, summary, &words, seconds).line() + "\n";
-        let mut out = io::stdout().lock();
-        let mut write = || -> io::Result<()> {
-            out.write_all(words.as_bytes())?;
-            out.flush()
-        };
-        write().context("DST is complete; write the JSON to standard output")?;
+        message::print_result(object(args, source, summary, &words, seconds))?;
         return Ok(is_whole);
     }
     words.losses.iter().for_each(|(_, words)| tell(words));

@@ -33,12 +33,12 @@ pub(super) fn part() -> MountProcess {
     }
 }
 
-/// Starts this program again with these arguments and waits until its mount answers. Returns its
-/// exit code if it does not; it has printed why.
+/// Starts this program again with these arguments and waits until its mount answers. Returns the
+/// number of the process, or its exit code if the mount does not answer; it has printed why.
 ///
 /// # Errors
 /// It cannot be started.
-pub(super) fn start(args: Vec<OsString>) -> Result<Option<ExitCode>> {
+pub(super) fn start(args: Vec<OsString>) -> Result<Result<u32, ExitCode>> {
     let program = env::current_exe().context("find this program through /proc")?;
     let mut child = Command::new(program)
         .args(args)
@@ -52,13 +52,13 @@ pub(super) fn start(args: Vec<OsString>) -> Result<Option<ExitCode>> {
         pipe.read_to_end(&mut answers)?;
     }
     if !answers.is_empty() {
-        return Ok(None);
+        return Ok(Ok(child.id()));
     }
     let code = child
         .wait()?
         .code()
         .and_then(|code| u8::try_from(code).ok());
-    Ok(Some(ExitCode::from(code.unwrap_or(KILLED))))
+    Ok(Err(ExitCode::from(code.unwrap_or(KILLED))))
 }
 
 /// Leaves the session of the terminal, and the current directory, which could not be unmounted

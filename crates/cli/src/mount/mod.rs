@@ -7,6 +7,7 @@ mod session;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fuse::{Owner, Problem, Server, Trace};
 use restow::{Address, SourceTree};
+use tree::json::Object;
 use tree::{BlockCounts, Error, FileKind, Ino};
 
 use self::attach::Attached;
@@ -26,6 +28,9 @@ use crate::options::{QuietArgs, SourceArgs};
 use crate::text;
 
 pub(crate) use attach::unmount;
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
 
 /// The name that mount(8) looks for to mount a `fuse.restow`.
 const MOUNT_PROGRAM: &str = "mount.fuse.restow";
@@ -72,6 +77,11 @@ pub(crate) struct Mount {
 
     #[command(flatten)]
     quiet: QuietArgs,
+
+    /// Print a JSON object on standard output when the mount answers and, in the foreground, one
+    /// with the counters at the end, which docs/json.md describes
+    #[arg(long)]
+    json: bool,
 
     /// Check the options and mount nothing, as `mount -f` asks of its programs
     #[arg(long, hide = true)]
@@ -157,13 +167,29 @@ pub(crate) fn run(args: &Mount) -> Result<ExitCode> {
     let is_second = background::part() == MountProcess::Second;
     if !args.foreground && !args.debug && !is_second {
         let started = background::start(arguments(std::env::args_os()).split_off(1))?;
-        return Ok(started.unwrap_or(ExitCode::SUCCESS));
+        return match started {
+            Ok(process) => answers(args, process).map(|()| ExitCode::SUCCESS),
+            Err(code) => Ok(code),
+        };
     }
     let result = mount(args, &options, is_second);
     if result.is_err() {
         background::notify(options.notify_pipe.as_deref(), b'f');
     }
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Says that the mount answers, and which process serves it.
+fn answers(args: &Mount, process: u32) -> Result<()> {
+    if !args.json {
+        return Ok(());
+    }
+    message::print_result(
+        Object::of_schema("mount", VERSION)
+            .name("source", args.src.as_os_str().as_bytes())
+            .name("mountpoint", args.mountpoint.as_os_str().as_bytes())
+            .number("pid", process),
+    )
 }
 
 fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
@@ -231,9 +257,10 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
     serving.run(&attached, || {
         background::notify(options.notify_pipe.as_deref(), b's');
         if is_second {
-            background::answer()?;
+            background::answer()
+        } else {
+            answers(args, std::process::id())
         }
-        Ok(())
     })
 }
 
@@ -332,16 +359,36 @@ fn at_end(args: &Mount, server: &Arc<Server>, source: SourceTree) -> Box<dyn Fn(
         return Box::new(|| {});
     }
     let server = Arc::clone(server);
+    let is_json = args.json;
     Box::new(move || {
         let counters = server.counters();
         let requests = counters.requests().into_iter();
-        let requests: Vec<String> = requests.map(|(name, n)| format!("{name} {n}")).collect();
-        message::tell(&format!("requests: {}", requests.join(", ")));
         let of_squashfs = source.squashfs().map(|image| image.decoded());
         let of_erofs = source.erofs().map(|image| image.decoded());
         let of_btrfs = source.subvolume();
         let of_btrfs = of_btrfs.map(|subvolume| subvolume.btrfs().decoded());
-        if let Some(blocks) = of_squashfs.or(of_erofs).or(of_btrfs) {
+        let blocks = of_squashfs.or(of_erofs).or(of_btrfs);
+        if is_json {
+            let of_name = |all: Object, (name, count)| all.number(name, count);
+            let mut object =
+                Object::new().object("requests", requests.fold(Object::new(), of_name));
+            if let Some(blocks) = blocks {
+                object = object
+                    .number("decoded_blocks", blocks.decoded)
+                    .number("decoded_again_blocks", blocks.again)
+                    .number("cached_blocks", blocks.hits);
+            }
+            let object = object
+                .number("sent_bytes", counters.bytes())
+                .number("files_sent_ahead", counters.unasked())
+                .number("problems", counters.errors());
+            // The reader of standard output may be gone.
+            let _ = message::print_result(object);
+            return;
+        }
+        let requests: Vec<String> = requests.map(|(name, n)| format!("{name} {n}")).collect();
+        message::tell(&format!("requests: {}", requests.join(", ")));
+        if let Some(blocks) = blocks {
             let BlockCounts {
                 decoded,
                 again,

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args, ValueEnum};
@@ -13,13 +13,18 @@ use restow::{
     DirectoryReceived, ImageReceiver, Input, ReceiveEvent, ReceiveOptions, ReceiveTarget,
     receive_into_btrfs, receive_into_directory,
 };
+use tree::json::Object;
 use tree::{Progress, Time};
 
 use crate::bar::Bar;
 use crate::copy::of_unrestored;
 use crate::options::{ThreadArgs, epoch, open_options};
 use crate::stream::input::{self, name};
+use crate::stream::json_subvolume;
 use crate::{message, text};
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
 
 /// Receive btrfs send streams as subvolumes or directories
 ///
@@ -135,6 +140,11 @@ pub(crate) struct Receive {
     #[arg(short, long)]
     quiet: bool,
 
+    /// Print a JSON object on standard output with the result and the properties that could not be
+    /// kept, which docs/json.md describes
+    #[arg(long, conflicts_with_all = ["dump", "verbose"])]
+    json: bool,
+
     #[command(flatten)]
     threads: ThreadArgs,
 }
@@ -168,15 +178,47 @@ pub(crate) fn run(args: &Receive) -> Result<bool> {
     if args.no_verify && to != ReceiveTarget::Image {
         bail!("--no-verify applies to images only");
     }
-    let lost = match to {
-        ReceiveTarget::MountedBtrfs => into_btrfs(args, dir)?,
-        ReceiveTarget::Directory => into_directory(args, dir)?,
-        ReceiveTarget::Image => into_image(args, dir)?,
-    };
-    for words in &lost {
-        message::tell(words);
+    let start = Instant::now();
+    let mut done = Done::default();
+    match to {
+        ReceiveTarget::MountedBtrfs => into_btrfs(args, dir, &mut done)?,
+        ReceiveTarget::Directory => into_directory(args, dir, &mut done)?,
+        ReceiveTarget::Image => into_image(args, dir, &mut done)?,
     }
-    Ok(lost.is_empty())
+    if args.json {
+        let form = match to {
+            ReceiveTarget::MountedBtrfs => "btrfs",
+            ReceiveTarget::Directory => "directory",
+            ReceiveTarget::Image => "image",
+        };
+        message::print_result(
+            Object::of_schema("receive", VERSION)
+                .name("source", args.file.as_os_str().as_bytes())
+                .name("destination", dir.as_os_str().as_bytes())
+                .text("to", form)
+                .list("subvolumes", done.subvolumes)
+                .texts("not_preserved", done.lost.iter().map(String::as_str))
+                .texts("notes", done.notes.iter().map(String::as_str))
+                .fraction("seconds", start.elapsed().as_secs_f64()),
+        )?;
+    } else {
+        let notes = done.notes.iter().filter(|_| !args.quiet);
+        notes
+            .chain(&done.lost)
+            .for_each(|words| message::tell(words));
+    }
+    Ok(done.lost.is_empty())
+}
+
+/// The result of receiving.
+#[derive(Default)]
+struct Done {
+    /// With --json, the subvolumes.
+    subvolumes: Vec<Object>,
+    /// Properties that could not be kept, in words.
+    lost: Vec<String>,
+    /// What else happened, in words.
+    notes: Vec<String>,
 }
 
 fn options(args: &Receive) -> ReceiveOptions {
@@ -230,8 +272,8 @@ fn dump(args: &Receive) -> Result<()> {
     printed.with_context(|| format!("read {}", name(&args.file)))
 }
 
-/// Receives into a btrfs image. Returns the losses in words.
-fn into_image(args: &Receive, image: &Path) -> Result<Vec<String>> {
+/// Receives into a btrfs image.
+fn into_image(args: &Receive, image: &Path, done: &mut Done) -> Result<()> {
     let mut options = options(args);
     options.time = match epoch()? {
         Some(seconds) => Time {
@@ -252,22 +294,23 @@ fn into_image(args: &Receive, image: &Path) -> Result<Vec<String>> {
         bar.finish();
     }
     let bar = Bar::new("received", args.quiet);
-    let received = receiver.receive(&bar, &mut |event| tell(event, args, image))?;
+    let mut on_event = |event: &ReceiveEvent<'_>| tell(event, args, image, done);
+    let received = receiver.receive(&bar, &mut on_event)?;
     bar.finish();
-    if !args.quiet {
-        let image = &received.summary.image;
-        let kept = image.kept;
-        let unverified = kept.count - kept.by_checksum - kept.decoded;
-        if args.no_verify && unverified > 0 {
-            let extents = text::count(unverified, "compressed extent");
-            message::tell(&format!("{extents} not verified"));
-        }
-        if let Some(before) = received.old_bytes.filter(|&old| image.image_bytes > old) {
-            let (before, after) = (text::of_bytes(before), text::of_bytes(image.image_bytes));
-            message::tell(&format!("the image grew from {before} to {after}"));
-        }
+    let image = &received.summary.image;
+    let kept = image.kept;
+    let unverified = kept.count - kept.by_checksum - kept.decoded;
+    if args.no_verify && unverified > 0 {
+        let extents = text::count(unverified, "compressed extent");
+        done.notes.push(format!("{extents} not verified"));
     }
-    Ok(received.losses.iter().map(ToString::to_string).collect())
+    if let Some(before) = received.old_bytes.filter(|&old| image.image_bytes > old) {
+        let (before, after) = (text::of_bytes(before), text::of_bytes(image.image_bytes));
+        let words = format!("the image grew from {before} to {after}");
+        done.notes.push(words);
+    }
+    done.lost = received.losses.iter().map(ToString::to_string).collect();
+    Ok(())
 }
 
 fn now() -> Time {
@@ -279,18 +322,17 @@ fn now() -> Time {
     }
 }
 
-/// Receives into a directory of any file system. Returns the losses in words.
-fn into_directory(args: &Receive, dir: &Path) -> Result<Vec<String>> {
+/// Receives into a directory of any file system.
+fn into_directory(args: &Receive, dir: &Path, done: &mut Done) -> Result<()> {
     let bar = Bar::new("received", args.quiet);
     let input = open(args, &bar)?;
-    let mut lost = Vec::new();
     let mut on_event = |event: &ReceiveEvent<'_>| match event {
-        ReceiveEvent::Directory(received) => tell_of_directory(received, args, &mut lost),
-        event => tell(event, args, dir),
+        ReceiveEvent::Directory(received) => tell_of_directory(received, args, &mut done.lost),
+        event => tell(event, args, dir, done),
     };
     receive_into_directory(input, dir, &options(args), &bar, &mut on_event)?;
     bar.finish();
-    Ok(lost)
+    Ok(())
 }
 
 /// Adds the losses of a directory, and prints the number of its clones.
@@ -319,11 +361,11 @@ fn tell_of_directory(received: &DirectoryReceived, args: &Receive, lost: &mut Ve
     }
 }
 
-/// Receives into a mounted btrfs. Returns the losses in words.
-fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
+/// Receives into a mounted btrfs.
+fn into_btrfs(args: &Receive, dir: &Path, done: &mut Done) -> Result<()> {
     let bar = Bar::new("received", args.quiet);
     let input = open(args, &bar)?;
-    let mut on_event = |event: &ReceiveEvent<'_>| tell(event, args, dir);
+    let mut on_event = |event: &ReceiveEvent<'_>| tell(event, args, dir, done);
     let received = receive_into_btrfs(input, dir, &options(args), &bar, &mut on_event);
     bar.finish();
     let received = received?;
@@ -341,47 +383,49 @@ fn into_btrfs(args: &Receive, dir: &Path) -> Result<Vec<String>> {
         copied_bytes,
         ..
     } = received;
-    if copied_clones > 0 && !args.quiet {
-        message::tell(&format!(
+    if copied_clones > 0 {
+        done.notes.push(format!(
             "{} copied, {}",
             text::count(copied_clones, "clone"),
             text::of_bytes(copied_bytes)
         ));
     }
-    if let Some(reason) = reason.filter(|_| !args.quiet) {
-        message::tell(&format!(
+    if let Some(reason) = reason {
+        done.notes.push(format!(
             "{} written decompressed: {}",
             text::count(decompressed, "compressed extent"),
             message::of_reason(&reason)
         ));
     }
-    if args.no_read_back && encoded > 0 && !args.quiet {
-        message::tell(&format!(
+    if args.no_read_back && encoded > 0 {
+        done.notes.push(format!(
             "{} not read back",
             text::count(encoded, "compressed extent")
         ));
     }
-    let mut lines: Vec<String> = lost
-        .iter()
-        .map(|(path, reason)| {
-            let path = text::of_path(path);
-            format!("{path}: file attributes not preserved: {reason}")
-        })
-        .collect();
+    done.lost.extend(lost.iter().map(|(path, reason)| {
+        let path = text::of_path(path);
+        format!("{path}: file attributes not preserved: {reason}")
+    }));
     let more = lost_count - lost.len() as u64;
     if more > 0 {
-        lines.push(format!("and {} more", text::count(more, "file")));
+        let words = format!("and {} more", text::count(more, "file"));
+        done.lost.push(words);
     }
-    Ok(lines)
+    Ok(())
 }
 
-fn tell(event: &ReceiveEvent<'_>, args: &Receive, dir: &Path) {
+fn tell(event: &ReceiveEvent<'_>, args: &Receive, dir: &Path, done: &mut Done) {
     let ReceiveEvent::Stream(event) = event else {
         return;
     };
     let mut out = io::stderr();
     // A message that cannot be printed is not an error.
     let _ = match event {
+        Event::Subvolume(sent) if args.json => {
+            done.subvolumes.push(json_subvolume(sent));
+            Ok(())
+        }
         Event::Subvolume(sent) if !args.quiet => {
             let name = text::of_name(&sent.name);
             // As `btrfs receive` does.

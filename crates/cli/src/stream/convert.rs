@@ -1,17 +1,23 @@
 //! `restow stream convert`: another version, another compression.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use codec::Settings;
 use restow::Version;
 use restow::stream::{ConvertOptions, Converted, Recode};
+use tree::json::Object;
 
 use super::input::{create, name, open, output_name};
 use crate::bar::Bar;
 use crate::options::{ThreadArgs, bytes};
 use crate::{message, text};
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
 
 /// Convert a send stream to another version or compression
 ///
@@ -75,6 +81,10 @@ pub(crate) struct Convert {
     #[arg(short, long)]
     quiet: bool,
 
+    /// Print a JSON object on standard output with the result, which docs/json.md describes
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     threads: ThreadArgs,
 }
@@ -93,6 +103,10 @@ enum Dropped {
 /// # Errors
 /// The stream is damaged or cannot be expressed, or something cannot be read or written.
 pub(crate) fn run(args: &Convert) -> Result<bool> {
+    let start = Instant::now();
+    if args.json && args.dst == Path::new("-") {
+        bail!("--json: standard output is the stream; name a file for it");
+    }
     let bar = Bar::new("converted", args.quiet);
     let input = open(&args.src, &bar)?.into_reader();
     let options = ConvertOptions::default()
@@ -116,12 +130,31 @@ pub(crate) fn run(args: &Convert) -> Result<bool> {
         .commit()
         .with_context(|| format!("finish {}", output_name(&args.dst)))?;
     let lost = lost(&converted);
-    if !args.quiet {
+    if args.json {
+        message::print_result(object(args, &converted, start))?;
+    } else if !args.quiet {
         for words in &lost {
             message::tell(words);
         }
     }
     Ok(lost.is_empty())
+}
+
+/// The result as an object.
+fn object(args: &Convert, converted: &Converted, start: Instant) -> Object {
+    let left_out = Object::new()
+        .number("creation_times", converted.otimes_dropped)
+        .number("file_attributes", converted.fileattrs_dropped)
+        .number("verity", converted.verity_dropped);
+    Object::of_schema("stream.convert", VERSION)
+        .name("source", args.src.as_os_str().as_bytes())
+        .name("destination", args.dst.as_os_str().as_bytes())
+        .number("commands", converted.commands)
+        .number("read_bytes", converted.bytes_read)
+        .number("written_bytes", converted.bytes_written)
+        .number("zero_bytes", converted.zeros_bytes)
+        .object("left_out", left_out)
+        .fraction("seconds", start.elapsed().as_secs_f64())
 }
 
 /// The omitted properties, in words. Creation times are not: no receiver can set them.

@@ -19,7 +19,7 @@ use verify::Verify;
 
 pub(crate) use convert::settings;
 pub(crate) use input::create;
-pub(crate) use verify::check;
+pub(crate) use verify::{check, json_subvolume};
 
 /// Verify, describe, print and convert btrfs send streams
 ///

@@ -304,6 +304,53 @@ fn a_copy_says_what_it_did_and_what_is_lost() {
 }
 
 #[test]
+fn streams_are_sent_converted_and_received() {
+    let dir = TempDir::new();
+    small().write_file(&dir.join("i"));
+    let line = |line: &str| {
+        let (out, words) = ok(&dir, line);
+        assert_eq!(words, "", "{line}");
+        object_of(&out)
+    };
+    let len = |name: &str| fs::metadata(dir.join(name)).unwrap().len();
+    let sent = line("send --json --compressed-data -f s i:snap");
+    assert_eq!(sent["schema"].text(), "restow.send/1");
+    assert_eq!(sent["destination"].text(), "s");
+    assert_eq!(sent["subvolumes"].list().len(), 1);
+    let bytes = [
+        sent["stream_bytes"].number(),
+        sent["written_bytes"].number(),
+    ];
+    assert_eq!(bytes, [len("s"); 2]);
+    let whole = fs::read(dir.join("s")).unwrap();
+    fs::write(dir.join("s"), &whole[..1000]).unwrap();
+    let sent = line("send --json --compressed-data --resume-from s -f s i:snap");
+    assert_eq!(sent["stream_bytes"].number(), len("s"));
+    assert_eq!(sent["written_bytes"].number(), len("s") - 1000);
+
+    let made = line("stream convert --json --proto 1 --drop fileattr s one");
+    assert_eq!(made["schema"].text(), "restow.stream.convert/1");
+    let bytes = [made["read_bytes"].number(), made["written_bytes"].number()];
+    assert_eq!(bytes, [len("s"), len("one")]);
+    assert!(made["left_out"]["creation_times"].number() > 0);
+    for refused in ["send --json i:snap", "stream convert --json s -"] {
+        let (code, out, words) = run_in(dir.path(), refused.split(' '));
+        assert_eq!((code, &*out), (2, ""));
+        assert!(words.contains("--json: standard output is the stream"));
+    }
+
+    let verified = line("stream verify --json s");
+    fs::create_dir(dir.join("to")).unwrap();
+    for (form, to) in [("directory", "to"), ("image", "new.btrfs")] {
+        let made = line(&format!("receive --json --to {form} -f s {to}"));
+        assert_eq!(made["schema"].text(), "restow.receive/1");
+        assert_eq!([made["to"].text(), made["destination"].text()], [form, to]);
+        assert_eq!(made["subvolumes"], verified["subvolumes"]);
+        assert!(made["not_preserved"].list().is_empty());
+    }
+}
+
+#[test]
 fn progress_is_printed_for_programs() {
     let dir = TempDir::new();
     tree(&dir, "src");

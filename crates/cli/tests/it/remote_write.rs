@@ -7,6 +7,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use testkit::{ObjectServer, Rng, StoreManner, TempDir, cases};
 
+use super::json::{Json, object_of};
 use super::{names, restow};
 
 fn obedient() -> ObjectServer {
@@ -368,6 +369,12 @@ fn a_copy_of_an_unchanged_source_sends_nothing() {
             (code, &*words),
             (0, "restow: s3://b/x.squashfs is up to date\n")
         );
+        let output = command(&dir, &server, &format!("{line} --json")).output();
+        let output = output.unwrap();
+        let object = object_of(str::from_utf8(&output.stdout).unwrap());
+        assert_eq!(object["destination"].text(), "s3://b/x.squashfs");
+        assert_eq!(object["current"], Json::Flag(true));
+        assert!(output.stderr.is_empty());
         let other = format!("{line} --compress gzip");
         ok(&dir, &server, &other);
         assert_ne!(server.object("/b/x.squashfs"), first);

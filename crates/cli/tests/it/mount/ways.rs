@@ -6,7 +6,8 @@ use std::process::Command;
 use testkit::{TempDir, run, tool};
 
 use super::{Foreground, Mounted, open_device_for_all, script};
-use crate::{restow, run_in, shown};
+use crate::json::{object_of, objects_of};
+use crate::{ok, restow, run_in, shown};
 
 /// An archive that everybody may read, with a file of root and one of nobody.
 fn archive() -> TempDir {
@@ -280,4 +281,39 @@ fn what_cannot_be_mounted_is_refused_in_words() {
         .output();
     let answer = script(dir.path(), "while ! [ -s answer ]; do :; done; cat answer");
     assert_eq!(answer, "f");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mount_says_which_process_serves_it() {
+    let dir = archive();
+    let (out, words) = ok(&dir, "mount --json x.tar point");
+    assert_eq!(words, "");
+    let object = object_of(&out);
+    assert_eq!(object["schema"].text(), "restow.mount/1");
+    assert_eq!(
+        [object["source"].text(), object["mountpoint"].text()],
+        ["x.tar", "point"]
+    );
+    let pid = object["pid"].number();
+    let served = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+    assert!(served.windows(5).any(|word| word == b"mount"));
+    ok(&dir, "unmount point");
+    // In the foreground, with an object for each end.
+    let seen = script(
+        dir.path(),
+        &format!(
+            "mkfifo pipe
+             {} mount -f --json x.tar point -o notify_pipe=pipe > out & head -c 1 pipe
+             cat point/sub/file; umount point; wait; cat out",
+            env!("CARGO_BIN_EXE_restow")
+        ),
+    );
+    let (content, objects) = seen.split_once('\n').unwrap();
+    assert_eq!(content, "sall");
+    let objects = objects_of(objects);
+    assert_eq!(objects.len(), 2);
+    assert_eq!(objects[0]["mountpoint"].text(), "point");
+    assert!(objects[1]["requests"]["lookup"].number() > 0);
+    assert_eq!(objects[1]["problems"].number(), 0);
 }
