@@ -1,7 +1,7 @@
 //! Compressed tar archives: a stream in parts.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::{self, Read};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -59,25 +59,31 @@ impl<'a> Archive<'a> {
         }
     }
 
-    /// Writes the archive, and passes the parts in `wanted`, ascending, to `take`.
+    /// Writes the archive into a pipe, as a copy does, and passes the parts in `wanted`, ascending,
+    /// to `take`, until that wants no more.
     fn stream(&self, wanted: &[usize], take: &mut dyn FnMut(usize, Vec<u8>) -> bool) -> Result<()> {
-        let mut parts = ArchiveParts {
-            part_bytes: Packer::part_bytes(self.wrapper),
-            number: 0,
-            filled: 0,
-            part: Vec::new(),
-            wanted,
-            take,
-        };
-        tree::tar::write(
-            self.inventory,
-            false,
-            Parallel::new(1),
-            &NoProgress,
-            &mut parts,
-        )?;
-        parts.end();
-        Ok(())
+        let part_bytes = Packer::part_bytes(self.wrapper);
+        thread::scope(|scope| {
+            // Dropped before the writer is waited for.
+            let (mut content, mut to_pack) = io::pipe()?;
+            let one = Parallel::new(1);
+            let filled = scope.spawn(move || {
+                tree::tar::write(self.inventory, false, one, &NoProgress, &mut to_pack)
+            });
+            let mut wanted = wanted.iter().copied().peekable();
+            for number in 0..self.units.len() {
+                let mut part = Vec::with_capacity(part_bytes);
+                Read::by_ref(&mut content)
+                    .take(to_u64(part_bytes))
+                    .read_to_end(&mut part)?;
+                if wanted.next_if_eq(&number).is_some() && !take(number, part) {
+                    return Ok(());
+                }
+            }
+            drop(content);
+            filled.join().unwrap_or(Err(Error::Changed))?;
+            Ok(())
+        })
     }
 }
 
@@ -92,53 +98,6 @@ pub(crate) fn archive_bytes(inventory: &Inventory<'_>, clock: Clock<'_>) -> Resu
         tree::tar::write(inventory, false, one, &NoProgress, &mut io::sink())
     });
     Ok((written?.archive_bytes, seconds))
-}
-
-/// Receives an archive, and takes the wanted parts from it.
-struct ArchiveParts<'a> {
-    part_bytes: usize,
-    /// The number of the part that is being filled, and its length so far.
-    number: usize,
-    filled: usize,
-    part: Vec<u8>,
-    wanted: &'a [usize],
-    /// Returns whether it wants more.
-    take: &'a mut dyn FnMut(usize, Vec<u8>) -> bool,
-}
-
-impl ArchiveParts<'_> {
-    fn is_wanted(&self) -> bool {
-        self.wanted.first() == Some(&self.number)
-    }
-
-    fn end(&mut self) {
-        if self.is_wanted() {
-            self.wanted = &self.wanted[1..];
-            if !(self.take)(self.number, std::mem::take(&mut self.part)) {
-                self.wanted = &[];
-            }
-        }
-        self.number += 1;
-        self.filled = 0;
-    }
-}
-
-impl Write for ArchiveParts<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let now = bytes.len().min(self.part_bytes - self.filled);
-        if self.is_wanted() {
-            self.part.extend_from_slice(&bytes[..now]);
-        }
-        self.filled += now;
-        if self.filled == self.part_bytes {
-            self.end();
-        }
-        Ok(now)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Cut for Archive<'_> {
@@ -297,39 +256,4 @@ impl Packing {
 
 fn other(error: codec::Error) -> Error {
     Error::Io(io::Error::other(error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_are_cut_where_a_copy_cuts_them() {
-        let mut taken = Vec::new();
-        let mut take = |number, part: Vec<u8>| {
-            taken.push((number, part));
-            true
-        };
-        let mut parts = ArchiveParts {
-            part_bytes: 10,
-            number: 0,
-            filled: 0,
-            part: Vec::new(),
-            wanted: &[0, 2, 3],
-            take: &mut take,
-        };
-        let bytes: Vec<u8> = (0..35).collect();
-        for some in bytes.chunks(7) {
-            parts.write_all(some).unwrap();
-        }
-        parts.end();
-        assert_eq!(
-            taken,
-            [
-                (0, bytes[..10].to_vec()),
-                (2, bytes[20..30].to_vec()),
-                (3, bytes[30..].to_vec())
-            ]
-        );
-    }
 }

@@ -9,6 +9,7 @@ mod estimate;
 mod images;
 mod population;
 mod predict;
+mod schedule;
 mod stream;
 #[cfg(test)]
 mod tests;

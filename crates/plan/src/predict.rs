@@ -13,6 +13,7 @@ use crate::cut::{Clock, Cut, Tried, measure, timed};
 use crate::estimate::{Design, Estimate, Rounding};
 use crate::images::{Btrfs, Erofs, Squashfs};
 use crate::population::{Unit, draw};
+use crate::schedule::{Beside, worked_seconds};
 use crate::stream::CutStream;
 
 /// The part of a time that is uncertain beside the sample: other processes, the clock rate, the
@@ -37,6 +38,9 @@ const UNLIKE_FIRST: f64 = 0.7;
 const UNLIKE_TRIED: f64 = 0.1;
 /// Linux begins to write what is older than this, in seconds, while a file is still being written.
 const WRITTEN_LATER: f64 = 20.0;
+
+/// A copy syncs its file, and the directory of that.
+const SYNCS: f64 = 2.0;
 
 /// What is predicted, and how.
 ///
@@ -103,6 +107,8 @@ pub struct Medium {
     pub read_seconds: f64,
     /// Bytes that reach the medium in a second.
     pub rate: f64,
+    /// Seconds that a sync takes beside those of its bytes. A copy syncs a file and its directory.
+    pub sync_seconds: f64,
 }
 
 impl Default for Medium {
@@ -111,6 +117,7 @@ impl Default for Medium {
             write_seconds: 0.5e-9,
             read_seconds: 0.2e-9,
             rate: 500e6,
+            sync_seconds: 1e-3,
         }
     }
 }
@@ -256,7 +263,10 @@ pub fn predict(
         Container::Stream => {
             stage(PredictionStage::First);
             let mut cut = CutStream::new(inventory, clock)?;
-            fixed += cut.seconds;
+            fixed += cut.hashed_seconds;
+            let content = cut.units().iter().map(|unit| u64::from(unit.len)).sum();
+            let plain = (content, cut.plain_bytes, fixed + cut.sent_seconds);
+            add_plain(question, plain, &mut rows);
             predict_cut(question, &mut cut, fixed, &|_| true, &mut rows)?;
         }
         Container::Tar => predict_archives(question, fixed, &mut rows)?,
@@ -331,13 +341,31 @@ fn predict_archives(
     } = *question;
     stage(PredictionStage::First);
     let (bytes, seconds) = archive_bytes(inventory, clock)?;
-    for (row, candidate) in rows.iter_mut().zip(&question.options.candidates) {
+    add_plain(question, (bytes, bytes, fixed + seconds), rows);
+    for wrapper in [Wrapper::Gzip, Wrapper::Zstd, Wrapper::Xz] {
+        let of_cut =
+            |it: &Candidate| matches!(it.coding, Coding::Packed(known, _) if known == wrapper);
+        let mut cut = Archive::new(inventory, wrapper, bytes);
+        predict_cut(question, &mut cut, fixed, &of_cut, rows)?;
+    }
+    Ok(())
+}
+
+/// Adds the rows of candidates that nothing is encoded for: they have `content` bytes, the result
+/// has `bytes`, and is ready to be written after `seconds`.
+fn add_plain(
+    question: &Question<'_>,
+    (content, bytes, seconds): (u64, u64, f64),
+    rows: &mut [Option<CandidateRow>],
+) {
+    let options = question.options;
+    let seconds = seconds + bytes as f64 * options.medium.write_seconds;
+    let seconds = seconds + synced_seconds(question, bytes, seconds);
+    for (row, candidate) in rows.iter_mut().zip(&options.candidates) {
         if candidate.coding == Coding::Plain {
-            let seconds = fixed + seconds + bytes as f64 * question.options.medium.write_seconds;
-            let seconds = seconds + synced_seconds(question, bytes, seconds);
             *row = Some(CandidateRow {
                 candidate: candidate.clone(),
-                content_bytes: bytes as f64,
+                content_bytes: content as f64,
                 bytes: Range {
                     value: bytes as f64,
                     error: 0.0,
@@ -348,31 +376,12 @@ fn predict_archives(
                 },
                 encode_seconds: 0.0,
                 decode_seconds: 0.0,
-                read_seconds: bytes as f64 / question.options.medium.rate.max(1.0),
-                memory_bytes: candidate.memory_bytes(question.options.container),
+                read_seconds: bytes as f64 / options.medium.rate.max(1.0),
+                memory_bytes: candidate.memory_bytes(options.container),
                 sampled: Sampled::default(),
             });
         }
     }
-    for wrapper in [Wrapper::Gzip, Wrapper::Zstd, Wrapper::Xz] {
-        let of_cut =
-            |it: &Candidate| matches!(it.coding, Coding::Packed(known, _) if known == wrapper);
-        if question.options.candidates.iter().any(of_cut) {
-            let mut cut = Archive::new(inventory, wrapper, bytes);
-            predict_cut(question, &mut cut, fixed, &of_cut, rows)?;
-        }
-    }
-    Ok(())
-}
-
-/// Seconds until all is encoded and written to the cache of a file: the threads encode, and another
-/// one writes and, for some containers, puts the parts together.
-fn worked_seconds(question: &Question<'_>, encode: f64, other: f64) -> f64 {
-    let threads = question.options.parallel.threads() as f64;
-    let processors = question.options.processors.max(1) as f64;
-    // With more threads than processors, each part takes longer because the others run, too.
-    let work = encode * (processors / threads).min(1.0) + other;
-    (encode / threads).max(work / processors).max(other)
 }
 
 /// Half of a time's error bar, beside the error of the sample.
@@ -384,7 +393,8 @@ fn time_error(seconds: f64) -> f64 {
 /// are made.
 fn synced_seconds(question: &Question<'_>, bytes: u64, seconds: f64) -> f64 {
     let last = bytes as f64 * (WRITTEN_LATER / seconds.max(WRITTEN_LATER));
-    last / question.options.medium.rate.max(1.0)
+    let medium = question.options.medium;
+    last / medium.rate.max(1.0) + SYNCS * medium.sync_seconds
 }
 
 /// The result of the first pass.
@@ -454,6 +464,10 @@ pub(crate) fn predict_cut(
     of_cut: &dyn Fn(&Candidate) -> bool,
     rows: &mut [Option<CandidateRow>],
 ) -> Result<()> {
+    let is_wanted = |(row, candidate): (&Option<_>, &Candidate)| row.is_none() && of_cut(candidate);
+    if !rows.iter().zip(&question.options.candidates).any(is_wanted) {
+        return Ok(());
+    }
     let first = first_pass(question, cut)?;
     let sample = Sample::new(question, cut.units(), &first, question.options.sample_bytes);
     let together = cut.load(sample.design.drawn(), question.clock)?;
@@ -603,8 +617,15 @@ impl Sample {
         } else {
             0.0
         };
-        let threads = question.options.parallel.threads() as f64;
-        let other = together + bytes as f64 * question.options.medium.write_seconds;
+        let on = (
+            question.options.parallel.threads(),
+            question.options.processors,
+        );
+        let threads = on.0 as f64;
+        let beside = Beside {
+            piped: together,
+            written: bytes as f64 * question.options.medium.write_seconds,
+        };
         let read_back = match question.options.container {
             // What is stored as it is is read back, too; all else was decoded before.
             Container::Squashfs | Container::Erofs => {
@@ -612,7 +633,7 @@ impl Sample {
             }
             Container::Btrfs | Container::Tar | Container::Stream => 0.0,
         };
-        let worked = worked_seconds(question, encode.total, other);
+        let worked = worked_seconds(on, &encode.all, beside);
         let seconds = fixed + worked + tables + read_back;
         let seconds = seconds + synced_seconds(question, bytes, seconds);
         let uncertain = encode.error / threads;

@@ -1,10 +1,13 @@
 //! btrfs send streams with compressed data.
 
 use std::collections::HashSet;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
+use std::thread;
 
 use codec::{Algorithm, Decoder, Encoder, Settings};
-use sendstream::{SendData, SendOptions, StreamWriter, Version, send};
+use sendstream::{
+    ConvertOptions, Recode, SendData, SendOptions, StreamWriter, Version, convert, send,
+};
 use tree::{Error, FileId, FileKind, Inventory, NoProgress, Parallel, Result, Sha256};
 
 use crate::candidate::Candidate;
@@ -14,6 +17,8 @@ use crate::population::{Kinds, Unit};
 /// The most data of a command of version 2, and of an extent.
 const PIECE_BYTES: u64 = 128 << 10;
 const SECTOR_BYTES: usize = 4096;
+/// The sender of a copy writes to its pipe in pieces of this size.
+const BUFFER_BYTES: usize = 256 << 10;
 /// What is encoded to at most this is inline at the receiver.
 const INLINE_BYTES_MAX: usize = 2048;
 /// How much longer the attributes of an encoded write are than those of a plain one: four numbers
@@ -30,20 +35,27 @@ pub(crate) struct CutStream<'a> {
     /// The size of a stream with plain data.
     pub(crate) plain_bytes: u64,
     /// How long it takes to write such a stream and hash it, in seconds.
-    pub(crate) seconds: f64,
+    pub(crate) hashed_seconds: f64,
+    /// The same without the hash.
+    pub(crate) sent_seconds: f64,
 }
 
 impl<'a> CutStream<'a> {
-    /// Writes a stream with plain data, throws it away, and cuts the content as the encoder of a
-    /// stream does.
+    /// Writes a stream with plain data twice, throws it away, and cuts the content as the encoder
+    /// of a stream does.
     pub(crate) fn new(inventory: &'a Inventory<'a>, clock: Clock<'_>) -> Result<CutStream<'a>> {
-        let (plain, seconds) = timed(clock, || plain_bytes(inventory));
+        // A copy makes the UUID of the subvolume of a hash.
+        let (hashed, hashed_seconds) =
+            timed(clock, || write_plain(inventory, Hashed(Sha256::new())));
+        let (plain, sent_seconds) = timed(clock, || write_plain(inventory, io::sink()));
+        hashed?;
         let mut stream = CutStream {
             inventory,
             pieces: Vec::new(),
             units: Vec::new(),
             plain_bytes: plain?,
-            seconds,
+            hashed_seconds,
+            sent_seconds,
         };
         let kinds = Kinds::of(inventory);
         let mut seen = HashSet::new();
@@ -103,17 +115,18 @@ impl<'a> CutStream<'a> {
     }
 }
 
-/// The size of a stream with plain data, which is hashed: a copy makes the UUID of the subvolume of
-/// that.
-fn plain_bytes(inventory: &Inventory<'_>) -> Result<u64> {
+/// Writes a stream with plain data, and returns its size.
+fn write_plain(inventory: &Inventory<'_>, output: impl Write) -> Result<u64> {
     let options = SendOptions::new(b"plan")
         .data(SendData::Plain)
         .sector_bytes(SECTOR_BYTES as u32);
-    let mut writer = StreamWriter::new(Hashed(Sha256::new()), Version::V2);
+    let mut writer = StreamWriter::new(BufWriter::with_capacity(BUFFER_BYTES, output), Version::V2);
     writer.header()?;
     send(inventory, &options, &NoProgress, &mut writer)?;
     writer.command(&sendstream::Command::End)?;
-    Ok(writer.position())
+    let bytes = writer.position();
+    writer.into_inner().flush()?;
+    Ok(bytes)
 }
 
 struct Hashed(Sha256);
@@ -141,9 +154,28 @@ impl Cut for CutStream<'_> {
         }))
     }
 
-    fn load(&mut self, _: &[usize], _: Clock<'_>) -> Result<Option<f64>> {
-        // Written twice: to hash it, and to encode it. The second time is on a thread of its own.
-        Ok(Some(self.seconds / 2.0))
+    /// A copy sends to a pipe, and another thread takes the commands apart and puts them together.
+    fn load(&mut self, _: &[usize], clock: Clock<'_>) -> Result<Option<f64>> {
+        let inventory = self.inventory;
+        let (piped, seconds) = timed(clock, || {
+            let (plain, to_encode) = io::pipe()?;
+            thread::scope(|scope| {
+                let sent = scope.spawn(move || write_plain(inventory, to_encode));
+                let kept = ConvertOptions::default()
+                    .recode(Recode::Keep)
+                    .sector_bytes(SECTOR_BYTES as u32);
+                let one = Parallel::new(1);
+                let converted = convert(plain, io::sink(), &kept, one, &NoProgress);
+                match (sent.join().unwrap_or(Err(Error::Changed)), converted) {
+                    // The other end stopped reading.
+                    (Err(Error::Io(_)), Err(error)) => Err(error),
+                    (Err(error), _) | (_, Err(error)) => Err(error),
+                    (Ok(_), Ok(_)) => Ok(()),
+                }
+            })
+        });
+        piped?;
+        Ok(Some(seconds))
     }
 }
 
@@ -218,7 +250,6 @@ impl TrialWork for StreamWork<'_> {
     fn run(&mut self, unit: usize, clock: Clock<'_>) -> Result<Tried> {
         let (file, offset) = self.cut.pieces[unit];
         let len = self.cut.units[unit].len as usize;
-        let start = clock();
         let ino = self.cut.inventory.ino(file);
         if self
             .cut
@@ -229,8 +260,8 @@ impl TrialWork for StreamWork<'_> {
         {
             return Err(Error::Changed);
         }
-        let encoded = self.encode(len, offset);
-        let encode = clock().saturating_sub(start).as_secs_f64();
+        // Content comes from the sender, whose time is measured on its own.
+        let (encoded, encode) = timed(clock, || self.encode(len, offset));
         let Some((packed, more)) = encoded else {
             return Ok(Tried {
                 len: len as u32,

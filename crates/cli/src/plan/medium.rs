@@ -10,6 +10,9 @@ use restow::plan::Medium;
 const BYTES: usize = 32 << 20;
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
+/// Syncs of one byte each, to learn how long one takes beside its bytes.
+const SYNCS: u32 = 3;
+
 /// A medium with this rate, or the one of the current directory, measured.
 pub(super) fn of(rate: Option<f64>) -> Medium {
     let usual = Medium::default();
@@ -48,9 +51,16 @@ fn measured() -> Option<Medium> {
     let start = Instant::now();
     file.sync_all().ok()?;
     let synced = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    for at in 0..SYNCS {
+        file.write_all_at(&[1], u64::from(at)).ok()?;
+        file.sync_all().ok()?;
+    }
+    let sync_seconds = start.elapsed().as_secs_f64() / f64::from(SYNCS);
     Some(Medium {
         write_seconds: written / BYTES as f64,
         read_seconds: read / BYTES as f64,
-        rate: BYTES as f64 / synced.max(1e-6),
+        rate: BYTES as f64 / (synced - sync_seconds).max(1e-6),
+        sync_seconds,
     })
 }

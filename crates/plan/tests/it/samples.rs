@@ -43,6 +43,7 @@ fn predicted(slow: usize, seconds: f64) -> Prediction {
         write_seconds: 0.0,
         read_seconds: 0.0,
         rate: 1e18,
+        sync_seconds: 0.0,
     };
     let options = PlanOptions::new(container)
         .candidates(vec![Candidate::usual(container)[0].clone()])

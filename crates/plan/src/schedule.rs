@@ -1,0 +1,85 @@
+//! When the last part is encoded, if threads take one part after another.
+
+/// What two other threads do while parts are encoded, in seconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Beside {
+    /// One sends the content through a pipe and the other cuts it: as long as that takes alone. 0
+    /// if the threads that encode read their parts themselves.
+    pub(crate) piped: f64,
+    /// The latter writes the results.
+    pub(crate) written: f64,
+}
+
+/// Seconds until all parts, which take this many seconds each, are encoded and written to the cache
+/// of a file.
+///
+/// A thread that has no part left waits: of seven long parts, two threads take as long as of eight.
+pub(crate) fn worked_seconds(
+    (threads, processors): (usize, usize),
+    parts: &[f64],
+    beside: Beside,
+) -> f64 {
+    let processors = processors.max(1) as f64;
+    let encode: f64 = parts.iter().sum();
+    // Both ends of the pipe are busy, if there are processors for both.
+    let others = beside.piped * processors.min(2.0) + beside.written;
+    // With more threads than processors, each part takes longer because the others run, too.
+    let work = encode * (processors / threads as f64).min(1.0) + others;
+    let alone = (encode / threads as f64).max(f64::MIN_POSITIVE);
+    let slower = (work / processors / alone).max(1.0);
+    let each = beside.piped / parts.len().max(1) as f64;
+    let mut free = vec![0.0_f64; threads];
+    for (number, part) in parts.iter().enumerate() {
+        let arrived = (number + 1) as f64 * each;
+        let first = free.iter_mut().min_by(|a, b| a.total_cmp(b));
+        if let Some(first) = first {
+            *first = first.max(arrived) + part * slower;
+        }
+    }
+    let last = free.into_iter().fold(work / processors, f64::max);
+    last.max(beside.piped + beside.written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALONE: Beside = Beside {
+        piped: 0.0,
+        written: 0.0,
+    };
+
+    fn seconds(threads: usize, parts: &[f64], beside: Beside) -> f64 {
+        let seconds = worked_seconds((threads, 2), parts, beside);
+        (seconds * 1000.0).round() / 1000.0
+    }
+
+    #[test]
+    fn a_thread_without_a_part_waits() {
+        assert_eq!(seconds(2, &[1.0; 8], ALONE), 4.0);
+        assert_eq!(seconds(2, &[1.0; 7], ALONE), 4.0);
+        // A short last part is done beside a long one.
+        assert_eq!(seconds(2, &[1.0, 1.0, 1.0, 0.5], ALONE), 2.0);
+        assert_eq!(seconds(1, &[1.0; 7], ALONE), 7.0);
+        // Four threads, tried on two processors: each part took twice as long as it works.
+        assert_eq!(seconds(4, &[2.0; 8], ALONE), 4.0);
+    }
+
+    #[test]
+    fn what_is_done_beside_takes_processors() {
+        let written = Beside {
+            written: 2.0,
+            ..ALONE
+        };
+        assert_eq!(seconds(2, &[0.01; 800], written), 5.0);
+        // One processor is free.
+        assert_eq!(seconds(1, &[0.01; 800], written), 8.0);
+        let piped = Beside {
+            piped: 10.0,
+            ..ALONE
+        };
+        // The last part is there after ten seconds, and both processors are busy until then.
+        assert!(seconds(2, &[0.1; 10], piped) > 10.5);
+        assert_eq!(seconds(2, &[], piped), 10.0);
+    }
+}
