@@ -5,8 +5,8 @@ use super::division::{BlockPart, Division, DivisionProgress};
 use super::finder::index::SearchBlock;
 use super::finder::{self, Finder};
 use super::levels::{DENSE_BITS_MIN, GAIN_LOG, SEARCHED_MIN, SHORT_LOG_MAX};
-use super::params::Params;
-use super::sample::literal_bits;
+use super::params::{Params, Strategy};
+use super::sample::{has_many_zeros, literal_bits};
 use super::store::{SequenceMark, SequenceStore, StoreLengths};
 use crate::checked::{Checked, CheckedSlice};
 use crate::frame::COMPRESSED;
@@ -444,10 +444,11 @@ impl BlockEncoder<'_> {
     #[inline(never)]
     fn suitable_min_match(&mut self, params: &Params, data: &[u8], history: bool) -> Checked<u8> {
         let scratch = Entropy::scratch(self.memory)?.first_chunk_mut();
-        let bits = scratch
-            .filter(|_| !history)
-            .and_then(|counts| literal_bits(data, counts));
-        let is_dense = bits.map(|bits| bits >= DENSE_BITS_MIN);
+        let zeros_tell = matches!(params.strategy, Strategy::DoubleFast(_));
+        let is_dense = scratch.filter(|_| !history).and_then(|counts| {
+            let bits = literal_bits(data, counts)?;
+            Some(bits >= DENSE_BITS_MIN || zeros_tell && has_many_zeros(data, counts))
+        });
         Ok(params.strategy.min_match_for(is_dense, params.window_log))
     }
 

@@ -274,6 +274,9 @@ pub(crate) const SAMPLE_STRIDE: usize = 61;
 pub(crate) const SAMPLED_MIN: usize = 8192;
 /// Content with at least this many 1/256 bits a byte is dense.
 pub(crate) const DENSE_BITS_MIN: u32 = 56 * BIT / 10;
+/// So is, for double hashing, content of which one byte in this many is zero: it is no text, which
+/// has fewer than one in 200.
+pub(crate) const ZEROS_SHARE: u32 = 16;
 
 impl Strategy {
     /// The shortest match that is looked for, unless a sample decides.
