@@ -33,6 +33,11 @@ pub(crate) trait Cut: Sync {
         FIRST
     }
 
+    /// The most parts that a copy takes before the first of them is written.
+    fn in_flight(&self, parallel: Parallel) -> usize {
+        parallel.jobs_max()
+    }
+
     /// The size of the result grows in steps of this number of bytes.
     fn step_bytes(&self) -> u32 {
         1

@@ -336,6 +336,10 @@ impl Cut for Btrfs<'_> {
         &self.units
     }
 
+    fn in_flight(&self, _: Parallel) -> usize {
+        usize::MAX // there are many, and threads seldom wait for a long one
+    }
+
     fn step_bytes(&self) -> u32 {
         GROUP_STEP_BYTES
     }

@@ -619,6 +619,7 @@ impl Sample {
         };
         let on = (
             question.options.parallel.threads(),
+            cut.in_flight(question.options.parallel),
             question.options.processors,
         );
         let threads = on.0 as f64;

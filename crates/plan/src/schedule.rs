@@ -14,8 +14,11 @@ pub(crate) struct Beside {
 /// of a file.
 ///
 /// A thread that has no part left waits: of seven long parts, two threads take as long as of eight.
+///
+/// Results are written in order, and only `in_flight` parts are taken before the first of them is:
+/// within noise that is stored as it is, all threads wait for one part that compresses.
 pub(crate) fn worked_seconds(
-    (threads, processors): (usize, usize),
+    (threads, in_flight, processors): (usize, usize, usize),
     parts: &[f64],
     beside: Beside,
 ) -> f64 {
@@ -29,11 +32,15 @@ pub(crate) fn worked_seconds(
     let slower = (work / processors / alone).max(1.0);
     let each = beside.piped / parts.len().max(1) as f64;
     let mut free = vec![0.0_f64; threads];
+    // When a part and all before it are done.
+    let mut done: Vec<f64> = Vec::with_capacity(parts.len());
     for (number, part) in parts.iter().enumerate() {
         let arrived = (number + 1) as f64 * each;
+        let waited = number.checked_sub(in_flight).map_or(0.0, |it| done[it]);
         let first = free.iter_mut().min_by(|a, b| a.total_cmp(b));
         if let Some(first) = first {
-            *first = first.max(arrived) + part * slower;
+            *first = first.max(arrived).max(waited) + part * slower;
+            done.push(first.max(done.last().copied().unwrap_or(0.0)));
         }
     }
     let last = free.into_iter().fold(work / processors, f64::max);
@@ -50,7 +57,7 @@ mod tests {
     };
 
     fn seconds(threads: usize, parts: &[f64], beside: Beside) -> f64 {
-        let seconds = worked_seconds((threads, 2), parts, beside);
+        let seconds = worked_seconds((threads, 4 * threads, 2), parts, beside);
         (seconds * 1000.0).round() / 1000.0
     }
 
@@ -63,6 +70,14 @@ mod tests {
         assert_eq!(seconds(1, &[1.0; 7], ALONE), 7.0);
         // Four threads, tried on two processors: each part took twice as long as it works.
         assert_eq!(seconds(4, &[2.0; 8], ALONE), 4.0);
+    }
+
+    #[test]
+    fn threads_wait_for_a_long_part() {
+        // The other thread takes seven parts meanwhile.
+        let mut parts = [0.01; 101];
+        parts[0] = 1.0;
+        assert_eq!(seconds(2, &parts, ALONE), 1.47);
     }
 
     #[test]

@@ -154,6 +154,10 @@ impl Cut for CutStream<'_> {
         }))
     }
 
+    fn in_flight(&self, _: Parallel) -> usize {
+        usize::MAX // there are many, and threads seldom wait for a long one
+    }
+
     /// A copy sends to a pipe, and another thread takes the commands apart and puts them together.
     fn load(&mut self, _: &[usize], clock: Clock<'_>) -> Result<Option<f64>> {
         let inventory = self.inventory;
