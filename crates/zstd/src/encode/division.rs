@@ -159,7 +159,7 @@ impl<'a> Division<'a> {
             bytes: length,
         };
         let size = (length - from.bytes)
-            .div_ceil(chunks)
+            .div_ceil(chunks.max(1))
             .max(DIVISION_CHUNK_MIN);
         let mut mark = from;
         let mut parts = 0;

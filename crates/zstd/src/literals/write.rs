@@ -229,7 +229,7 @@ fn write_four(out: &mut [u8], literals: &[u8], table: &HuffmanEncoder<'_>) -> Op
     let part = literals.len().div_ceil(4);
     let (jumps, mut rest) = out.split_first_chunk_mut::<6>()?;
     let mut total = 6;
-    for (i, stream) in literals.chunks(part).enumerate() {
+    for (i, stream) in literals.chunks(part.max(1)).enumerate() {
         let bytes = table.write_stream(rest, stream)?;
         if let Some(jump) = jumps.as_chunks_mut::<2>().0.get_mut(i) {
             *jump = u16::try_from(bytes).ok()?.to_le_bytes();
