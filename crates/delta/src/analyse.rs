@@ -103,9 +103,7 @@ impl KnownEncoders {
             let Step::Encode { encoder, .. } = step else {
                 continue;
             };
-            if encoder.codec != BlockCodec::BtrfsNode {
-                self.searches_left = SEARCHES_MAX;
-            }
+            self.searches_left = SEARCHES_MAX;
             let known = self.counts.iter().position(|(known, _)| known == encoder);
             if let Some(known) = known {
                 self.counts[known].1 += 1;
@@ -128,10 +126,8 @@ impl KnownEncoders {
             BlockCodec::Gzip => &GZIP_LEVELS,
             BlockCodec::Xz => &XZ_LEVELS,
             BlockCodec::Lz4 => &LZ4_LEVELS,
-            BlockCodec::BtrfsNode => &[0],
         };
-        let is_searched = self.searches_left > 0 || codec == BlockCodec::BtrfsNode;
-        let levels = if is_searched { levels } else { &[] };
+        let levels = if self.searches_left > 0 { levels } else { &[] };
         let searched = levels.iter().flat_map(move |level| {
             let is_of_archive = codec == BlockCodec::Zstd && variant != 0;
             let sizes: &[u32] = if is_of_archive {
@@ -255,7 +251,7 @@ impl<'a> Analysis<'a> {
                 _ => return None,
             },
             BlockCodec::Xz => xz_settings(stored)?.0,
-            BlockCodec::Gzip | BlockCodec::Lz4 | BlockCodec::BtrfsNode => 0,
+            BlockCodec::Gzip | BlockCodec::Lz4 => 0,
         };
         let room = Encoder::bound(content.len() as u32);
         self.known.candidates(codec, variant).find(|encoder| {

@@ -2,7 +2,7 @@
 
 use crate::DeltaInput;
 use codec::{Algorithm, Decoder};
-use patch::{BlockCodec, XZ_DICTIONARY_BYTES_MAX, btrfs_node, xz_settings};
+use patch::{BlockCodec, XZ_DICTIONARY_BYTES_MAX, xz_settings};
 use tree::{Result, Sha256, to_u64, to_usize};
 use zstd::Frame;
 
@@ -124,12 +124,6 @@ impl Scan {
             self.flush(at);
             self.zeros(at, to_u64(PAGE_BYTES));
             return PAGE_BYTES;
-        }
-        if into_page == 0
-            && let Some(len) = btrfs_node(bytes)
-        {
-            self.push(at, len, len as u32, BlockCodec::BtrfsNode);
-            return len;
         }
         let mut from = 0;
         let is_start = |byte: &u8| [ZSTD_MAGIC[0], XZ_MAGIC[0], ZLIB_START].contains(byte);

@@ -138,9 +138,7 @@ impl<R: Read> Patch<R> {
         }
         for encoder in &header.encoders {
             if encoder.probed().map_err(PatchError::Patch)? != encoder.probe_sha256 {
-                let algorithm = encoder.codec.algorithm();
-                let codec = algorithm.map_or("btrfs", codec::Algorithm::name);
-                let level = encoder.level.into();
+                let (codec, level) = (encoder.codec.algorithm().name(), encoder.level.into());
                 return Err(PatchError::Encoder { codec, level });
             }
         }

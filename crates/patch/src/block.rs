@@ -2,8 +2,6 @@
 
 use tree::to_usize;
 
-use crate::node;
-
 /// The codec of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockCodec {
@@ -15,17 +13,14 @@ pub enum BlockCodec {
     Xz,
     /// A raw LZ4 block.
     Lz4,
-    /// A node of btrfs without the parts that follow from others.
-    BtrfsNode,
 }
 
 /// In the order of their numbers in a patch, from 1.
-const CODECS: [BlockCodec; 5] = [
+const CODECS: [BlockCodec; 4] = [
     BlockCodec::Zstd,
     BlockCodec::Gzip,
     BlockCodec::Xz,
     BlockCodec::Lz4,
-    BlockCodec::BtrfsNode,
 ];
 
 impl BlockCodec {
@@ -35,7 +30,6 @@ impl BlockCodec {
             BlockCodec::Gzip => 2,
             BlockCodec::Xz => 3,
             BlockCodec::Lz4 => 4,
-            BlockCodec::BtrfsNode => 5,
         }
     }
 
@@ -43,21 +37,20 @@ impl BlockCodec {
         CODECS.get(to_usize(number).checked_sub(1)?).copied()
     }
 
-    /// The algorithm, as crates of codecs name it; `None` for nodes.
-    pub(crate) fn algorithm(self) -> Option<codec::Algorithm> {
+    /// The algorithm, as crates of codecs name it.
+    pub fn algorithm(self) -> codec::Algorithm {
         match self {
-            BlockCodec::Zstd => Some(codec::Algorithm::Zstd),
-            BlockCodec::Gzip => Some(codec::Algorithm::Zlib),
-            BlockCodec::Xz => Some(codec::Algorithm::Xz),
-            BlockCodec::Lz4 => Some(codec::Algorithm::Lz4),
-            BlockCodec::BtrfsNode => None,
+            BlockCodec::Zstd => codec::Algorithm::Zstd,
+            BlockCodec::Gzip => codec::Algorithm::Zlib,
+            BlockCodec::Xz => codec::Algorithm::Xz,
+            BlockCodec::Lz4 => codec::Algorithm::Lz4,
         }
     }
 
     /// Bytes that a decoder allocates: the one of zstd has the workspace of all parts.
     pub(crate) fn decoder_bytes(self) -> u64 {
         match self {
-            BlockCodec::Zstd | BlockCodec::Lz4 | BlockCodec::BtrfsNode => 0,
+            BlockCodec::Zstd | BlockCodec::Lz4 => 0,
             BlockCodec::Gzip => 32 << 10,
             BlockCodec::Xz => XZ_DICTIONARY_BYTES_MAX + (256 << 10),
         }
@@ -103,10 +96,9 @@ impl SourceDecoder {
         let len = match codec {
             BlockCodec::Zstd => zstd::decompress(content, stored, &mut self.workspace).ok(),
             BlockCodec::Xz if !is_modest(stored) => None,
-            codec => match codec.algorithm() {
-                Some(algorithm) => self.others.decompress(algorithm, content, stored).ok(),
-                None => return node::reduce(content, stored),
-            },
+            codec => (self.others)
+                .decompress(codec.algorithm(), content, stored)
+                .ok(),
         };
         len == Some(content.len())
     }

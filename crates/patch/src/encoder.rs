@@ -9,8 +9,6 @@ use tree::{Error, sha256, to_u64, to_usize};
 use zstd::Params;
 
 use crate::BlockCodec;
-#[cfg(feature = "encode")]
-use crate::node;
 
 /// Sizes of content up to which a level has the same tables.
 #[cfg(feature = "encode")]
@@ -75,7 +73,6 @@ impl Encoder {
             BlockCodec::Gzip => ((1..=12).contains(&level), 0),
             BlockCodec::Xz => (level & !i32::from(XZ_EXTREME) <= 9 && level >= 0, 8),
             BlockCodec::Lz4 => (level == 0 || (2..=12).contains(&level), 0),
-            BlockCodec::BtrfsNode => (level == 0, 0),
         };
         has_level && self.variant <= variant_max
     }
@@ -84,7 +81,7 @@ impl Encoder {
     pub(crate) fn allocated_bytes(&self) -> u64 {
         let content = u64::from(self.content_bytes_max);
         match self.codec {
-            BlockCodec::Zstd | BlockCodec::BtrfsNode => 0,
+            BlockCodec::Zstd => 0,
             BlockCodec::Gzip if self.level >= 10 => 10 << 20,
             BlockCodec::Gzip | BlockCodec::Lz4 => 1 << 20,
             // The dictionary is as long as the content: matches, buffers, and tables of prices.
@@ -110,7 +107,6 @@ impl Encoder {
             },
             BlockCodec::Lz4 if level == 0 => Settings::Lz4,
             BlockCodec::Lz4 => Settings::Lz4Hc { level },
-            BlockCodec::BtrfsNode => return None,
         })
     }
 
@@ -141,9 +137,6 @@ impl Encoder {
     pub fn encode(&self, dst: &mut [u8], content: &[u8], workspace: &mut [u8]) -> Option<usize> {
         if self.codec == BlockCodec::Zstd {
             return zstd::compress(dst, content, &self.params(content.len()), workspace).ok();
-        }
-        if self.codec == BlockCodec::BtrfsNode {
-            return node::restore(dst, content);
         }
         let filter = match self.variant.checked_sub(1) {
             None => Filters(0),

@@ -567,7 +567,7 @@ mod tests {
         assert_eq!(parse_sources(&emitted, 0, 520).unwrap(), sources);
         assert!(parse_sources(&emitted, 0, 519).is_err());
         assert!(parse_sources(&emitted[..2], 0, 520).is_err());
-        assert!(parse_sources(&[0, 1 << 3 | 6, 9], 0, 520).is_err());
+        assert!(parse_sources(&[0, 1 << 3 | 5, 9], 0, 520).is_err());
 
         let operations = [
             Operation::Copy {

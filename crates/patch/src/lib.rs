@@ -7,11 +7,9 @@ mod destination;
 mod encoder;
 mod error;
 pub mod format;
-mod node;
 
 pub use apply::{Applied, ApplyOptions, Patch};
 pub use block::{BlockCodec, SourceDecoder, XZ_DICTIONARY_BYTES_MAX, xz_settings};
 pub use destination::{Destination, is_same};
 pub use encoder::{Encoder, XZ_EXTREME};
 pub use error::{PatchError, PatchFile};
-pub use node::btrfs_node;

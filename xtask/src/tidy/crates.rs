@@ -71,8 +71,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// The crates that each know one container, or patches.
-const FORMATS: &[&str] = &["btrfs", "erofs", "patch", "sendstream", "squashfs"];
+/// The crates that each know one container.
+const FORMATS: &[&str] = &["btrfs", "erofs", "sendstream", "squashfs"];
 
 /// Our crates depend on each other along [`ARROWS`]; tests may also use `testkit` and whatever the
 /// arrows reach.

@@ -1,6 +1,5 @@
 //! Patches that are right.
 
-use patch::BlockCodec;
 use patch::format::APPLY_MEMORY_BYTES;
 use testkit::Rng;
 
@@ -142,38 +141,4 @@ fn more_memory_than_allowed_is_not_needed() {
     assert!(more.memory_bytes > 20 << 20 && more.patch_bytes < summary.patch_bytes);
     let refused = applied(&old, &patch).unwrap_err();
     assert!(refused.to_string().contains("--memory"), "{refused}");
-}
-
-/// A leaf of btrfs with 150 items, of which the first has `more` bytes than the others.
-fn leaf(number: u64, more: usize) -> Vec<u8> {
-    let mut rng = Rng::new(number);
-    let mut content = rng.bytes(101);
-    content[..32].fill(0);
-    content[96..101].copy_from_slice(&[150, 0, 0, 0, 0]);
-    for item in 0..150 {
-        content.extend(rng.bytes(17));
-        // The place of the data is the usual one.
-        content.extend([0; 4]);
-        let bytes = if item == 0 { 60 + more } else { 60 };
-        content.extend((bytes as u32).to_le_bytes());
-    }
-    content.resize((16 << 10) - 150 * 60 - more, 0);
-    content.extend(rng.bytes(150 * 60));
-    content.extend(Rng::new(number + 1000).bytes(more));
-    let encoder = patch::Encoder::new(BlockCodec::BtrfsNode, 0, 0);
-    let mut leaf = vec![0; content.len()];
-    let len = encoder.encode(&mut leaf, &content, &mut []);
-    assert_eq!(len, Some(16 << 10));
-    leaf
-}
-
-#[test]
-fn items_of_btrfs_leaves_may_move() {
-    let image = |more| -> Vec<u8> { (0..8).flat_map(|number| leaf(number, more)).collect() };
-    let (old, new) = (image(0), image(7));
-    let (patch, summary) = made(&old, &new, &options(2));
-    assert_eq!(summary.encoded_blocks, 8);
-    // 7 new bytes each; as they are stored, each of 150 places differs, too.
-    assert!(patch.len() < 600 + 8 * 60, "{}", patch.len());
-    assert!(applied(&old, &patch).unwrap() == new);
 }
