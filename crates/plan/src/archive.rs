@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read};
+use std::panic::resume_unwind;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -81,7 +82,7 @@ impl<'a> Archive<'a> {
                 }
             }
             drop(content);
-            filled.join().unwrap_or(Err(Error::Changed))?;
+            filled.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             Ok(())
         })
     }

@@ -13,7 +13,7 @@ use crate::cut::{Clock, Cut, Tried, measure, timed};
 use crate::estimate::{Design, Estimate, Rounding};
 use crate::images::{Btrfs, Erofs, Squashfs};
 use crate::population::{Unit, draw};
-use crate::schedule::{Beside, worked_seconds};
+use crate::schedule::{Beside, Workers, worked_seconds};
 use crate::stream::CutStream;
 
 /// The part of a time that is uncertain beside the sample: other processes, the clock rate, the
@@ -617,12 +617,12 @@ impl Sample {
         } else {
             0.0
         };
-        let on = (
-            question.options.parallel.threads(),
-            cut.in_flight(question.options.parallel),
-            question.options.processors,
-        );
-        let threads = on.0 as f64;
+        let workers = Workers {
+            threads: question.options.parallel.threads(),
+            in_flight: cut.in_flight(question.options.parallel),
+            processors: question.options.processors,
+        };
+        let threads = workers.threads as f64;
         let beside = Beside {
             piped: together,
             written: bytes as f64 * question.options.medium.write_seconds,
@@ -634,7 +634,7 @@ impl Sample {
             }
             Container::Btrfs | Container::Tar | Container::Stream => 0.0,
         };
-        let worked = worked_seconds(on, &encode.all, beside);
+        let worked = worked_seconds(workers, &encode.all, beside);
         let seconds = fixed + worked + tables + read_back;
         let seconds = seconds + synced_seconds(question, bytes, seconds);
         let uncertain = encode.error / threads;

@@ -1,5 +1,15 @@
 //! When the last part is encoded, if threads take one part after another.
 
+/// The threads that encode.
+#[derive(Clone, Copy)]
+pub(crate) struct Workers {
+    pub(crate) threads: usize,
+    /// The most parts that are taken before the first of them is written.
+    pub(crate) in_flight: usize,
+    /// Processors, on which other threads run, too.
+    pub(crate) processors: usize,
+}
+
 /// What two other threads do while parts are encoded, in seconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Beside {
@@ -15,14 +25,13 @@ pub(crate) struct Beside {
 ///
 /// A thread that has no part left waits: of seven long parts, two threads take as long as of eight.
 ///
-/// Results are written in order, and only `in_flight` parts are taken before the first of them is:
-/// within noise that is stored as it is, all threads wait for one part that compresses.
-pub(crate) fn worked_seconds(
-    (threads, in_flight, processors): (usize, usize, usize),
-    parts: &[f64],
-    beside: Beside,
-) -> f64 {
-    let processors = processors.max(1) as f64;
+/// Results are written in order, so within noise that is stored as it is, all threads wait for one
+/// part that compresses.
+pub(crate) fn worked_seconds(workers: Workers, parts: &[f64], beside: Beside) -> f64 {
+    let Workers {
+        threads, in_flight, ..
+    } = workers;
+    let processors = workers.processors.max(1) as f64;
     let encode: f64 = parts.iter().sum();
     // Both ends of the pipe are busy, if there are processors for both.
     let others = beside.piped * processors.min(2.0) + beside.written;
@@ -57,7 +66,12 @@ mod tests {
     };
 
     fn seconds(threads: usize, parts: &[f64], beside: Beside) -> f64 {
-        let seconds = worked_seconds((threads, 4 * threads, 2), parts, beside);
+        let workers = Workers {
+            threads,
+            in_flight: 4 * threads,
+            processors: 2,
+        };
+        let seconds = worked_seconds(workers, parts, beside);
         (seconds * 1000.0).round() / 1000.0
     }
 

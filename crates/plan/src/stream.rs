@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
+use std::panic::resume_unwind;
 use std::thread;
 
 use codec::{Algorithm, Decoder, Encoder, Settings};
@@ -150,7 +151,10 @@ impl Cut for CutStream<'_> {
     fn with<'a>(&'a self, candidate: &Candidate) -> Result<Box<dyn Trial + 'a>> {
         Ok(Box::new(StreamTrial {
             cut: self,
-            settings: candidate.compression(),
+            // Rows of plain streams are there already.
+            settings: candidate
+                .compression()
+                .ok_or(Error::InvalidInput("a trial encodes"))?,
         }))
     }
 
@@ -170,7 +174,10 @@ impl Cut for CutStream<'_> {
                     .sector_bytes(SECTOR_BYTES as u32);
                 let one = Parallel::new(1);
                 let converted = convert(plain, io::sink(), &kept, one, &NoProgress);
-                match (sent.join().unwrap_or(Err(Error::Changed)), converted) {
+                match (
+                    sent.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                    converted,
+                ) {
                     // The other end stopped reading.
                     (Err(Error::Io(_)), Err(error)) => Err(error),
                     (Err(error), _) | (_, Err(error)) => Err(error),
@@ -185,25 +192,22 @@ impl Cut for CutStream<'_> {
 
 struct StreamTrial<'a> {
     cut: &'a CutStream<'a>,
-    settings: Option<Settings>,
+    settings: Settings,
 }
 
 impl Trial for StreamTrial<'_> {
     fn worker(&self) -> Result<Box<dyn TrialWork + '_>> {
-        let encoder = self.settings.map(|settings| Encoder::new(&settings));
-        let encoder = encoder
-            .transpose()
-            .map_err(|error| Error::InvalidInput(error.as_str()))?;
+        let encoder = Encoder::new(&self.settings);
+        let encoder = encoder.map_err(|error| Error::InvalidInput(error.as_str()))?;
         Ok(Box::new(StreamWork {
             cut: self.cut,
             encoder,
             decoder: Decoder::new(),
             algorithm: match self.settings {
-                None => Algorithm::Zstd,
-                Some(Settings::Lzo | Settings::LzoOptimal { .. }) => Algorithm::LzoBtrfs {
+                Settings::Lzo | Settings::LzoOptimal { .. } => Algorithm::LzoBtrfs {
                     sector_bytes: SECTOR_BYTES as u32,
                 },
-                Some(settings) => settings.algorithm(),
+                settings => settings.algorithm(),
             },
             content: vec![0; PIECE_BYTES as usize],
             packed: vec![0; PIECE_BYTES as usize],
@@ -221,7 +225,7 @@ impl Trial for StreamTrial<'_> {
 
 struct StreamWork<'a> {
     cut: &'a CutStream<'a>,
-    encoder: Option<Encoder>,
+    encoder: Encoder,
     decoder: Decoder,
     algorithm: Algorithm,
     content: Vec<u8>,
@@ -239,7 +243,7 @@ impl StreamWork<'_> {
         } else {
             (whole - SECTOR_BYTES, ENCODED_BYTES)
         };
-        let packed = self.encoder.as_mut()?.compress_extent(
+        let packed = self.encoder.compress_extent(
             SECTOR_BYTES as u32,
             &mut self.packed[..room],
             &self.content[..len],
