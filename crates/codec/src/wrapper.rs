@@ -114,14 +114,14 @@ impl Wrapper {
     /// format, does not match its checksum, or requires too much memory; `Unsupported` with
     /// [`Error::NotBuilt`] without the format's feature; otherwise the errors of `input` and `out`.
     pub fn decompress(self, input: &mut dyn Read, out: &mut dyn Write) -> io::Result<Decompressed> {
-        let mut input = io::BufReader::with_capacity(CHUNK_BYTES, input);
+        let input = &mut io::BufReader::with_capacity(CHUNK_BYTES, input);
         let whole = |bytes| Decompressed {
             bytes,
             has_garbage: false,
         };
         match self {
             #[cfg(feature = "zlib")]
-            Wrapper::Gzip => streams(&[0x1f, 0x8b], Some(0), &mut input, |input| {
+            Wrapper::Gzip => streams(&[0x1f, 0x8b], Some(0), input, |input| {
                 copy(&mut flate2::bufread::GzDecoder::new(input), out)
             }),
             #[cfg(feature = "xz")]
@@ -132,22 +132,22 @@ impl Wrapper {
                 copy(&mut decoder, out).map(whole)
             }
             #[cfg(feature = "zstd")]
-            Wrapper::Zstd => zstd_frames(&mut input, out).map(whole),
+            Wrapper::Zstd => zstd_frames(input, out).map(whole),
             #[cfg(feature = "bzip2")]
-            Wrapper::Bzip2 => streams(b"BZh", None, &mut input, |input| {
+            Wrapper::Bzip2 => streams(b"BZh", None, input, |input| {
                 copy(&mut bzip2::bufread::BzDecoder::new(input), out)
             }),
             #[cfg(feature = "lz4")]
-            Wrapper::Lz4 => streams(&[4, 0x22, 0x4d, 0x18], None, &mut input, |input| {
+            Wrapper::Lz4 => streams(&[4, 0x22, 0x4d, 0x18], None, input, |input| {
                 lz4_frame(input, out)
             }),
             #[cfg(feature = "xz")]
             Wrapper::Lzma => {
                 let stream = liblzma::stream::Stream::new_lzma_decoder(XZ_MEMORY_MAX)?;
-                let mut decoder = liblzma::bufread::XzDecoder::new_stream(&mut input, stream);
+                let mut decoder = liblzma::bufread::XzDecoder::new_stream(&mut *input, stream);
                 let bytes = copy(&mut decoder, out)?;
                 // As for the program xz: without a checksum, these bytes may be its own.
-                if !read(&mut input, &mut [0])?.is_empty() {
+                if !read(input, &mut [0])?.is_empty() {
                     let what = "bytes follow the end of the lzma stream";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, what));
                 }
