@@ -166,6 +166,12 @@ impl ImageRange {
         let options = options.btrfs(ignores_foreign);
         Ok(Arc::new(Btrfs::open_with(images, &options)?))
     }
+
+    /// The bytes of the input that these of the range are.
+    fn place(&self, range: &Range<u64>) -> Range<u64> {
+        let at = |at: u64| self.at.saturating_add(at.min(self.len));
+        at(range.start)..at(range.end)
+    }
 }
 
 impl ReadAt for ImageRange {
@@ -179,15 +185,12 @@ impl ReadAt for ImageRange {
     }
 
     fn will_read(&self, ranges: &[Range<u64>]) {
-        let place = |at: u64| self.at.saturating_add(at.min(self.len));
-        let ranges = ranges.iter().map(|it| place(it.start)..place(it.end));
+        let ranges = ranges.iter().map(|range| self.place(range));
         self.bytes.will_read(&ranges.collect::<Vec<_>>());
     }
 
     fn will_read_within(&self, range: Range<u64>) {
-        let place = |at: u64| self.at.saturating_add(at.min(self.len));
-        let range = place(range.start)..place(range.end);
-        self.bytes.will_read_within(range);
+        self.bytes.will_read_within(self.place(&range));
     }
 
     fn size(&self) -> io::Result<u64> {
