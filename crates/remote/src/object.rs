@@ -336,6 +336,9 @@ pub(crate) fn refusal(head: &Head, text: &str, url: &Url, access: &Access) -> Re
             | "InternalError"
             | "SlowDown"
             | "BadDigest"
+            | "Md5Mismatch"
+            | "OperationTimedOut"
+            | "ServerBusy"
             | "XAmzContentSHA256Mismatch",
         ) => Fault::Temporary,
         _ => of_status(status),

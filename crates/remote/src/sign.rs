@@ -2,7 +2,7 @@
 
 use tree::{Sha256, base64, date, sha256};
 
-use crate::url::{Url, encode, is_unreserved};
+use crate::url::{Url, decode, encode, is_unreserved};
 
 /// HMAC (RFC 2104) with SHA-256.
 pub(crate) fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
@@ -116,12 +116,15 @@ pub(crate) fn s3_authorization(
     format!("AWS4-HMAC-SHA256 Credential={id}/{scope},SignedHeaders={names},Signature={signature}")
 }
 
-/// The value of `authorization` for reading a blob (version 2015-02-21 and later, shared key).
+/// The value of `authorization` for a request about a blob, with a body of this many bytes (version
+/// 2015-02-21 and later, shared key).
 pub(crate) fn azure_authorization(
     account: &str,
     key: &[u8],
+    method: &str,
     url: &Url,
     headers: &[(String, String)],
+    body_bytes: usize,
 ) -> String {
     let value = |wanted: &str| {
         let found = headers.iter().find(|(name, _)| name == wanted);
@@ -135,12 +138,27 @@ pub(crate) fn azure_authorization(
         .iter()
         .map(|(name, value)| format!("{name}:{value}\n"))
         .collect();
+    let len = match body_bytes {
+        0 => String::new(),
+        _ => body_bytes.to_string(),
+    };
+    let plain =
+        |text: &str| String::from_utf8(decode(text).unwrap_or_default()).unwrap_or_default();
+    let fields = url.query.split('&').filter_map(|it| it.split_once('='));
+    let mut query: Vec<String> = fields
+        .map(|(name, value)| format!("\n{name}:{}", plain(value)))
+        .collect();
+    query.sort_unstable();
     let to_sign = format!(
-        "GET\n\n\n\n\n\n\n\n{}\n\n{}\n{}\n{own}/{account}{}",
+        "{method}\n\n\n{len}\n{}\n{}\n\n\n{}\n{}\n{}\n{}\n{own}/{account}{}{}",
+        value("content-md5"),
+        value("content-type"),
         value("if-match"),
+        value("if-none-match"),
         value("if-unmodified-since"),
         value("range"),
         url.path,
+        query.concat(),
     );
     let signature = base64::encode(&hmac(key, to_sign.as_bytes()));
     format!("SharedKey {account}:{signature}")

@@ -1,4 +1,4 @@
-//! The requests that write an object: those of S3 for uploads in parts.
+//! The requests that write an object in parts.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,14 +8,13 @@ use std::time::Duration;
 use tree::{ReadAt, Sha256, base64, sha256};
 use ureq::Body;
 
-use crate::access::{Access, element, elements};
+use crate::access::{Access, PartsByNumber, StoredPart, element, elements, encoded, listed_blocks};
 use crate::error::{Fault, RemoteError};
 use crate::file::RemoteFile;
 use crate::http::{Head, Headers, Http, text};
 use crate::object::{Object, Start, pause, refusal};
 use crate::options::RemoteOptions;
-use crate::sign::hexadecimal;
-use crate::url::{Url, encode, is_unreserved};
+use crate::url::Url;
 
 /// How long one try to remove an unfinished upload may take, when the program is asked to stop.
 const ABORT_TIME: Duration = Duration::from_secs(4);
@@ -33,25 +32,11 @@ pub(crate) struct ObjectStore {
     is_unsure: AtomicBool,
 }
 
-/// A part that the store holds.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StoredPart {
-    pub(crate) bytes: u64,
-    pub(crate) etag: String,
-    /// The SHA-256 in Base64; empty if the store does not say it.
-    pub(crate) sha256: String,
-}
-
-/// The parts that a store holds.
-pub(crate) type PartsByNumber = HashMap<u32, StoredPart>;
-
-/// A header that the object keeps.
-pub(crate) type Note = (String, String);
-
 impl ObjectStore {
-    /// The place of an object in S3.
+    /// The place of an object.
     pub(crate) fn of(address: &str, options: &RemoteOptions) -> Result<ObjectStore, RemoteError> {
-        let (url, access) = Access::of(address, options)?;
+        let (url, mut access) = Access::of(address, options)?;
+        access.will_write();
         Ok(ObjectStore {
             http: Http::new(&url, options)?,
             url,
@@ -62,10 +47,10 @@ impl ObjectStore {
         })
     }
 
-    /// The value of a note of the object of this name, if there is one; where the bucket is, too.
+    /// The note of the object of this name, if there is one; where the bucket is, too.
     /// Without the right to list a bucket, a store denies access to objects that do not exist: for
     /// those, the end of the upload decides.
-    pub(crate) fn find(&mut self, note: &str) -> Result<Option<String>, RemoteError> {
+    pub(crate) fn find(&mut self) -> Result<Option<String>, RemoteError> {
         loop {
             let (head, _) =
                 self.retried("HEAD", "", &Headers::new(), b"", &[200, 404, 403, 301, 400])?;
@@ -77,7 +62,10 @@ impl ObjectStore {
                 continue;
             }
             return match head.status {
-                200 => Ok(Some(head.header(note).unwrap_or_default().to_owned())),
+                200 => {
+                    let note = head.header(self.access.note_header());
+                    Ok(Some(note.unwrap_or_default().to_owned()))
+                }
                 404 | 403 => Ok(None),
                 _ => Err(self.refused(&head, "")),
             };
@@ -94,7 +82,7 @@ impl ObjectStore {
     pub(crate) fn put(
         &self,
         bytes: &[u8],
-        notes: &[Note],
+        note: Option<&str>,
         overwrite: bool,
     ) -> Result<StoredPart, RemoteError> {
         let digest = sha256(bytes);
@@ -103,17 +91,20 @@ impl ObjectStore {
             etag: String::new(),
             sha256: base64::encode(&digest),
         };
-        let mut headers = checked(&digest);
-        headers.extend(notes.iter().cloned());
+        let mut headers = self.access.checked(bytes, &digest);
+        headers.extend(self.access.whole());
+        headers.extend(self.note(note));
         let made = self.create("PUT", "", headers, bytes, overwrite);
         self.sure(made, std::slice::from_ref(&part))?;
         Ok(part)
     }
 
     /// Begins an upload, and returns its name.
-    pub(crate) fn begin(&self, notes: &[Note]) -> Result<String, RemoteError> {
-        let mut headers = notes.to_vec();
-        headers.push(("x-amz-checksum-algorithm".into(), "SHA256".into()));
+    pub(crate) fn begin(&self, note: Option<&str>) -> Result<String, RemoteError> {
+        let Some(mut headers) = self.access.beginning() else {
+            return Ok(String::new());
+        };
+        headers.extend(self.note(note));
         let (_, answer) = self.retried("POST", "uploads=", &headers, b"", &[200])?;
         let id = element(&answer, "UploadId").filter(|id| !id.is_empty());
         id.map(unescaped)
@@ -128,26 +119,21 @@ impl ObjectStore {
         bytes: &[u8],
         found: Option<&StoredPart>,
     ) -> Result<StoredPart, RemoteError> {
-        let digest = sha256(bytes);
-        let sum = base64::encode(&digest);
-        let len = bytes.len() as u64;
-        if let Some(found) = found.filter(|found| found.bytes == len && found.sha256 == sum) {
-            return Ok(found.clone());
+        let (access, digest) = (&self.access, sha256(bytes));
+        let part = |etag| StoredPart {
+            bytes: bytes.len() as u64,
+            etag,
+            sha256: base64::encode(&digest),
+        };
+        if let Some(found) = found.filter(|found| access.is_same(found, bytes, &digest)) {
+            return Ok(part(found.etag.clone()));
         }
-        let query = format!("partNumber={number}&uploadId={}", encoded(id));
-        let (head, _) = self.retried("PUT", &query, &checked(&digest), bytes, &[200])?;
-        let Some(etag) = head.header("etag") else {
-            return Err(RemoteError::new(
-                Fault::Lasting,
-                "the store gives a part no ETag",
-            ));
-        };
-        let part = StoredPart {
-            bytes: len,
-            etag: etag.to_owned(),
-            sha256: sum,
-        };
-        Ok(part)
+        let query = access.part_query(id, number, &digest);
+        let headers = access.checked(bytes, &digest);
+        let (head, _) = self.retried("PUT", &query, &headers, bytes, &[200, 201])?;
+        let name = access.part_name(head.header("etag"), number, &digest);
+        name.map(part)
+            .ok_or_else(|| RemoteError::new(Fault::Lasting, "the store gives a part no ETag"))
     }
 
     /// Makes the object of its parts, in the order of their numbers from 1 on.
@@ -155,23 +141,19 @@ impl ObjectStore {
         &self,
         id: &str,
         parts: &[StoredPart],
+        note: Option<&str>,
         overwrite: bool,
     ) -> Result<(), RemoteError> {
-        let mut body = String::from("<CompleteMultipartUpload>");
-        for (number, part) in (1..).zip(parts) {
-            let etag = part.etag.replace('&', "&amp;").replace('"', "&quot;");
-            let sum = &part.sha256;
-            body += &format!(
-                "<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag><ChecksumSHA256>{sum}</ChecksumSHA256></Part>"
-            );
-        }
-        body += "</CompleteMultipartUpload>";
-        let query = format!("uploadId={}", encoded(id));
-        let made = self.create("POST", &query, Headers::new(), body.as_bytes(), overwrite);
+        let (method, query, body) = self.access.completion(id, parts);
+        // An upload has it from its beginning.
+        let note = note.filter(|_| self.access.has_blocks());
+        let overwrite = overwrite || !self.access.has_condition();
+        let made = self.create(method, &query, self.note(note), body.as_bytes(), overwrite);
         let Some(answer) = self.sure(made, parts)? else {
             return Ok(());
         };
-        if element(&answer, "ETag").is_some() && element(&answer, "Code").is_none() {
+        let is_made = self.access.has_blocks() || element(&answer, "ETag").is_some();
+        if is_made && element(&answer, "Code").is_none() {
             return Ok(());
         }
         // The status comes before the work is done.
@@ -239,6 +221,14 @@ impl ObjectStore {
 
     /// The newest unfinished upload of this name, with its parts by their numbers.
     pub(crate) fn unfinished(&self) -> Result<Option<(String, PartsByNumber)>, RemoteError> {
+        if self.access.has_blocks() {
+            let url = self
+                .url
+                .with_query("blocklisttype=uncommitted&comp=blocklist");
+            let found = self.retried_at("GET", &url, &Headers::new(), b"", &[200, 404])?;
+            let blocks = listed_blocks(&found.1);
+            return Ok((!blocks.is_empty()).then(|| (String::new(), blocks)));
+        }
         let Some((bucket, key)) = self.access.bucket(&self.url) else {
             return Ok(None);
         };
@@ -282,8 +272,11 @@ impl ObjectStore {
         Ok(Some((id, parts)))
     }
 
-    /// Removes an unfinished upload with its parts; tries once.
+    /// Removes an unfinished upload with its parts, where that is possible; tries once.
     pub(crate) fn abort(&self, id: &str) -> Result<(), RemoteError> {
+        if self.access.has_blocks() {
+            return Ok(());
+        }
         let query = format!("uploadId={}", encoded(id));
         let url = self.url.with_query(&query);
         let (head, text) = self.send("DELETE", &url, &Headers::new(), b"", Some(ABORT_TIME))?;
@@ -291,6 +284,24 @@ impl ObjectStore {
             200 | 204 | 404 => Ok(()),
             _ => Err(self.refused(&head, &text)),
         }
+    }
+
+    /// Whether a part that the store holds has these bytes.
+    pub(crate) fn is_same(&self, found: &StoredPart, bytes: &[u8]) -> bool {
+        self.access.is_same(found, bytes, &sha256(bytes))
+    }
+
+    /// How many parts with bytes an object has at most.
+    pub(crate) fn parts_max(&self) -> u32 {
+        self.access.parts_max()
+    }
+
+    /// The header that an object keeps.
+    fn note(&self, note: Option<&str>) -> Headers {
+        let header = self.access.note_header();
+        let note = note.iter();
+        note.map(|note| (header.to_owned(), (*note).to_owned()))
+            .collect()
     }
 
     /// A request that makes the object, which must not be there.
@@ -303,15 +314,18 @@ impl ObjectStore {
         overwrite: bool,
     ) -> Result<String, RemoteError> {
         if !overwrite {
-            headers.push(("if-none-match".into(), "*".into()));
+            headers.push(self.access.if_absent());
         }
         let (url, mut failures) = (self.url.with_query(query), 0);
         loop {
             let error = match self.send(method, &url, &headers, body, None) {
-                Ok((head, answer)) => match head.status {
-                    200 => return Ok(answer),
-                    412 => return Err(RemoteError::new(Fault::Exists, "it exists")),
-                    409 => {
+                Ok((head, answer)) => match (head.status, element(&answer, "Code")) {
+                    (200 | 201, _) => return Ok(answer),
+                    (409, Some("BlobAlreadyExists"))
+                    | (412, None | Some("ConditionNotMet" | "PreconditionFailed")) => {
+                        return Err(RemoteError::new(Fault::Exists, "it exists"));
+                    }
+                    (409, _) => {
                         let words = "another writer makes an object of this name just now";
                         return Err(RemoteError::new(Fault::Temporary, words));
                     }
@@ -387,18 +401,6 @@ impl ObjectStore {
         };
         RemoteError { words, ..error }
     }
-}
-
-/// The checksum by which a store refuses bytes that changed on their way.
-fn checked(digest: &[u8; 32]) -> Headers {
-    vec![
-        ("x-amz-checksum-sha256".into(), base64::encode(digest)),
-        ("x-amz-content-sha256".into(), hexadecimal(digest)),
-    ]
-}
-
-fn encoded(text: &str) -> String {
-    encode(text.as_bytes(), is_unreserved)
 }
 
 /// The text of an element of XML.

@@ -9,16 +9,16 @@ use std::thread::{self, JoinHandle};
 
 use tree::{Error, Output, OutputKind, OutputTarget, ReadAt, Result, temporary};
 
+use crate::access::{PartsByNumber, StoredPart};
 use crate::error::{Fault, RemoteError};
 use crate::options::{RemoteOptions, UploadOptions};
-use crate::store::{Note, ObjectStore, PartsByNumber, StoredPart};
+use crate::store::ObjectStore;
+use crate::url::is_written;
 
 /// The bytes of the first parts. Stores want at least 5 MiB.
 const PART_BYTES: u64 = 8 << 20;
 /// Parts of a size, after which it doubles: 10,000 parts hold 8 TiB, and none has more than 4 GiB.
 const PARTS_OF_A_SIZE: u32 = 1000;
-/// Parts with bytes of the object; S3 accepts one more.
-const PARTS_MAX: u32 = 9999;
 /// The part of an unfinished upload that says of which source it is. It never becomes a part of the
 /// object.
 const NOTE_PART: u32 = 10_000;
@@ -26,8 +26,6 @@ const NOTE_PART: u32 = 10_000;
 const WAITING_BYTES_MAX: u64 = 64 << 20;
 /// Parts that are sent at the same time.
 const SENDERS_MAX: usize = 3;
-/// The header with the text by which [`is_current`] recognises an object.
-const NOTE_HEADER: &str = "x-amz-meta-restow-source";
 
 /// A part that the store has, and its memory.
 type Sent = std::result::Result<(StoredPart, Vec<u8>), RemoteError>;
@@ -37,13 +35,11 @@ type Sent = std::result::Result<(StoredPart, Vec<u8>), RemoteError>;
 /// # Errors
 /// `AlreadyExists`, unless it may be replaced; the store cannot be reached or denies access.
 pub fn create(address: &str, options: &RemoteOptions, upload: &UploadOptions) -> Result<Output> {
-    if !address.starts_with("s3://") {
-        return Err(Error::Unsupported(
-            "writing objects of stores other than S3",
-        ));
+    if !is_written(address.as_bytes()) {
+        return Err(Error::Unsupported("writing files of web servers"));
     }
     let store = ObjectStore::of(address, options).and_then(|mut store| {
-        let found = store.find(NOTE_HEADER)?;
+        let found = store.find()?;
         Ok((store, found))
     });
     let (store, found) = store.map_err(io::Error::from)?;
@@ -73,7 +69,7 @@ pub fn create(address: &str, options: &RemoteOptions, upload: &UploadOptions) ->
 /// # Errors
 /// The store cannot be reached or denies access.
 pub fn is_current(address: &str, options: &RemoteOptions, note: &str) -> io::Result<bool> {
-    let found = ObjectStore::of(address, options)?.find(NOTE_HEADER)?;
+    let found = ObjectStore::of(address, options)?.find()?;
     Ok(found.as_deref() == Some(note))
 }
 
@@ -93,9 +89,11 @@ impl StoreLink {
     /// The reason why the store does not know the upload or a part of it: another writer continues
     /// it with other parts, or has completed it. Any other error stays as it is.
     fn reason(&self, error: RemoteError) -> RemoteError {
-        let is_refused = |code| error.words.contains(code);
+        let is_refused = |code: &&str| error.words.contains(*code);
         if error.fault != Fault::Lasting
-            || !is_refused("NoSuchUpload") && !is_refused("InvalidPart")
+            || !["NoSuchUpload", "InvalidPart", "InvalidBlockList"]
+                .iter()
+                .any(is_refused)
         {
             return error;
         }
@@ -207,8 +205,9 @@ impl Parts {
     /// Sends the open part, and opens the next one.
     fn send_open(&mut self, shared: &Arc<StoreLink>) -> io::Result<()> {
         let number = self.open_number();
-        if number > PARTS_MAX {
-            let words = format!("an object has at most {} bytes", start_of(PARTS_MAX + 1));
+        let parts_max = shared.store.parts_max();
+        if number > parts_max {
+            let words = format!("an object has at most {} bytes", start_of(parts_max + 1));
             return Err(RemoteError::new(Fault::Lasting, words).into());
         }
         let bytes = std::mem::replace(&mut self.open, self.spare.pop().unwrap_or_default());
@@ -268,7 +267,7 @@ impl Parts {
             let is_same = match parts.remove(&NOTE_PART) {
                 // Without a note, the parts themselves are compared.
                 None => note.is_empty(),
-                Some(part) => part.sha256 == tree::base64::encode(&tree::sha256(note.as_bytes())),
+                Some(part) => shared.store.is_same(&part, note.as_bytes()),
             };
             if is_same {
                 self.found = parts;
@@ -279,7 +278,7 @@ impl Parts {
         if temporary::is_stopping() {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let new = shared.store.begin(&notes(&shared.options))?;
+        let new = shared.store.begin(shared.options.note.as_deref())?;
         *id = Some(new.clone());
         drop(id);
         if !note.is_empty() && shared.options.resume {
@@ -295,8 +294,8 @@ impl Parts {
         let overwrite = shared.options.overwrite;
         if self.len <= PART_BYTES {
             self.first.resize(self.len as usize, 0);
-            let notes = notes(&shared.options);
-            self.stored = vec![shared.store.put(&self.first, &notes, overwrite)?];
+            let note = shared.options.note.as_deref();
+            self.stored = vec![shared.store.put(&self.first, note, overwrite)?];
             return Ok(());
         }
         while start_of(self.open_number() + 1) <= self.len {
@@ -325,17 +324,12 @@ impl Parts {
             return Err(RemoteError::new(Fault::Exists, "it exists").into());
         }
         let id = self.begun(shared)?;
-        let made = shared.store.complete(&id, &self.stored, overwrite);
+        let note = shared.options.note.as_deref();
+        let made = shared.store.complete(&id, &self.stored, note, overwrite);
         made.map_err(|error| shared.reason(error))?;
         *shared.id() = None;
         Ok(())
     }
-}
-
-fn notes(options: &UploadOptions) -> Vec<Note> {
-    let note = options.note.iter();
-    note.map(|note| (NOTE_HEADER.to_owned(), note.clone()))
-        .collect()
 }
 
 /// Writes into bytes, which grow by zeros if that is necessary.
@@ -487,12 +481,13 @@ mod tests {
     #[test]
     fn parts_grow_and_hold_five_tebibytes() {
         assert_eq!((start_of(1), start_of(2)), (0, PART_BYTES));
-        for number in 1..=PARTS_MAX {
+        for number in 1..NOTE_PART {
             let bytes = start_of(number + 1) - start_of(number);
             assert_eq!(bytes, PART_BYTES << ((number - 1) / 1000), "{number}");
         }
-        assert!(start_of(PARTS_MAX + 1) >= 5 << 40);
-        let last = start_of(PARTS_MAX + 1) - start_of(PARTS_MAX);
-        assert!(last <= 5 << 30, "more than S3 takes for a part");
+        let last = start_of(NOTE_PART) - start_of(NOTE_PART - 1);
+        assert!(start_of(NOTE_PART) >= 5 << 40 && last <= 5 << 30);
+        let last = start_of(9001) - start_of(9000);
+        assert!(last <= 4000 << 20, "more than Azure takes for a block");
     }
 }

@@ -11,6 +11,11 @@ pub fn is_remote(address: &[u8]) -> bool {
     (SCHEMES.iter()).any(|scheme| address.starts_with(scheme.as_bytes()))
 }
 
+/// Whether an address is that of an object which this crate writes.
+pub(crate) fn is_written(address: &[u8]) -> bool {
+    is_remote(address) && !address.starts_with(b"http")
+}
+
 /// The address of an object and that of a part of it, which follows the last colon behind the name
 /// of the server or bucket. A query is never split; a colon in a name is written `%3A`.
 pub fn split(address: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
@@ -116,10 +121,15 @@ impl Url {
         Url::parse(&format!("{scheme}//{server}{directory}{location}"))
     }
 
-    /// The same with another query, which is encoded.
+    /// The same with more of a query, which is encoded.
     pub(crate) fn with_query(&self, query: &str) -> Url {
+        let mark = if self.query.is_empty() || query.is_empty() {
+            ""
+        } else {
+            "&"
+        };
         Url {
-            query: query.to_owned(),
+            query: format!("{}{mark}{query}", self.query),
             ..self.clone()
         }
     }
@@ -192,7 +202,8 @@ pub(crate) fn encode_key(key: &str) -> String {
     encode(key.as_bytes(), |byte| is_unreserved(byte) || byte == b'/')
 }
 
-fn decode(text: &str) -> Option<Vec<u8>> {
+/// Takes the encoding of [`encode`] away.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {

@@ -297,7 +297,7 @@ impl Address {
     /// Whether an address to write is that of an object that this build writes.
     pub fn is_written_object(address: &Path) -> bool {
         let bytes = address.as_os_str().as_bytes();
-        is_remote(bytes) && bytes.starts_with(b"s3://")
+        is_remote(bytes) && !bytes.starts_with(b"http")
     }
 
     /// Refuses an address to write that is no file of this machine.

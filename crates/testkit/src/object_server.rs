@@ -1,5 +1,5 @@
-//! A store of objects in memory that speaks as much of S3 as writing in parts takes, checks its
-//! requests, and misbehaves as a test wants.
+//! A store of objects in memory that speaks as much of S3, of Google Cloud Storage and of Azure as
+//! writing in parts takes, checks its requests, and misbehaves as a test wants.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use md5::{Digest, Md5};
 use tree::{base64, sha256};
 
 /// How a request is answered.
@@ -45,7 +46,7 @@ impl StoreRequest {
 
     fn notes(&self) -> Vec<(String, String)> {
         let notes = self.headers.iter();
-        let notes = notes.filter(|(name, _)| name.starts_with("x-amz-meta-"));
+        let notes = notes.filter(|(name, _)| name.starts_with("x-") && name.contains("-meta-"));
         notes.cloned().collect()
     }
 }
@@ -62,10 +63,14 @@ struct OpenUpload {
     parts: BTreeMap<u32, Vec<u8>>,
 }
 
+/// The blocks of names in Azure that no list made a blob, by their names.
+type Blocks = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
+
 #[derive(Default)]
 struct Contents {
     objects: BTreeMap<String, StoredObject>,
     uploads: BTreeMap<u64, OpenUpload>,
+    blocks: Blocks,
     /// The numbers of all parts that were sent, in order.
     sent: Vec<u32>,
     /// The first line of each request, and whether its name was an object before.
@@ -118,7 +123,7 @@ impl ObjectServer {
         ObjectServer { address, shared }
     }
 
-    /// The value of `AWS_ENDPOINT_URL`.
+    /// The value of `AWS_ENDPOINT_URL`, `STORAGE_EMULATOR_HOST` or `AZURE_STORAGE_ENDPOINT`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -137,9 +142,11 @@ impl ObjectServer {
         self.shared.contents().objects.remove(path);
     }
 
-    /// The number of uploads that are neither complete nor aborted.
+    /// The number of uploads that are neither complete nor aborted, and of names with blocks that
+    /// are no blob.
     pub fn open_uploads(&self) -> usize {
-        self.shared.contents().uploads.len()
+        let contents = self.shared.contents();
+        contents.uploads.len() + contents.blocks.len()
     }
 
     /// The numbers of the parts that were sent since this was last asked.
@@ -181,11 +188,17 @@ fn xml(body: String) -> Reply {
 
 /// A name without the encoding of URLs, as far as tests have names.
 fn plain(name: &str) -> String {
-    name.replace("%2F", "/").replace("%20", " ")
+    [("%2F", "/"), ("%20", " "), ("%2B", "+"), ("%3D", "=")]
+        .iter()
+        .fold(name.to_owned(), |name, (from, to)| name.replace(from, to))
+}
+
+fn md5(bytes: &[u8]) -> [u8; 16] {
+    Md5::digest(bytes).into()
 }
 
 fn etag(bytes: &[u8]) -> String {
-    let digits: String = sha256(bytes)[..16]
+    let digits: String = md5(bytes)
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
@@ -284,6 +297,7 @@ impl Contents {
         }
         match (&*request.method, upload) {
             ("GET", None) if request.query("uploads").is_some() => self.list_uploads(request),
+            ("GET", None) if request.query("blocklisttype").is_some() => self.list_blocks(request),
             ("GET" | "HEAD", None) => self.read(request),
             ("GET", Some(id)) => self.list_parts(id),
             ("DELETE", Some(id)) => {
@@ -301,15 +315,29 @@ impl Contents {
                 xml(format!("<UploadId>{}</UploadId>", self.count))
             }
             ("POST", Some(id)) => self.complete(request, id),
-            ("PUT", None) => {
-                if request.header("if-none-match").is_some()
-                    && self.objects.contains_key(&request.path)
-                {
-                    return refusal(412, "PreconditionFailed");
+            ("PUT", None) => match request.query("comp") {
+                Some("block") => {
+                    let name = plain(request.query("blockid").unwrap_or_default());
+                    let Some(number) = block_number(&name) else {
+                        return refusal(400, "InvalidQueryParameterValue");
+                    };
+                    self.sent.push(number);
+                    let blocks = self.blocks.entry(request.path.clone()).or_default();
+                    blocks.insert(name, request.body.clone());
+                    (201, String::new(), Vec::new())
                 }
-                self.store(request, request.body.clone(), request.notes());
-                (200, String::new(), Vec::new())
-            }
+                _ if self.is_kept(request) => self.exists(request),
+                Some(_) => self.commit(request),
+                None => {
+                    let status = if request.header("x-ms-blob-type").is_some() {
+                        201
+                    } else {
+                        200
+                    };
+                    self.store(request, request.body.clone(), request.notes());
+                    (status, String::new(), Vec::new())
+                }
+            },
             ("PUT", Some(id)) => {
                 let number = request.query("partNumber").and_then(|it| it.parse().ok());
                 let Some(number) = number.filter(|number| (1..=10_000).contains(number)) else {
@@ -326,6 +354,53 @@ impl Contents {
             }
             _ => refusal(405, "MethodNotAllowed"),
         }
+    }
+
+    /// Whether an object of this name forbids a request to make one.
+    fn is_kept(&self, request: &StoreRequest) -> bool {
+        let is_conditional = request.header("if-none-match") == Some("*")
+            || request.header("x-goog-if-generation-match") == Some("0");
+        is_conditional && self.objects.contains_key(&request.path)
+    }
+
+    /// The refusal of [`Contents::is_kept`].
+    fn exists(&self, request: &StoreRequest) -> Reply {
+        if request.header("x-ms-version").is_some() {
+            refusal(409, "BlobAlreadyExists")
+        } else {
+            refusal(412, "PreconditionFailed")
+        }
+    }
+
+    fn list_blocks(&self, request: &StoreRequest) -> Reply {
+        let Some(blocks) = self.blocks.get(&request.path) else {
+            return refusal(404, "BlobNotFound");
+        };
+        let block = |(name, bytes): (&String, &Vec<u8>)| {
+            let len = bytes.len();
+            format!("<Block><Name>{name}</Name><Size>{len}</Size></Block>")
+        };
+        let blocks: String = blocks.iter().map(block).collect();
+        xml(format!(
+            "<BlockList><UncommittedBlocks>{blocks}</UncommittedBlocks></BlockList>"
+        ))
+    }
+
+    /// The blocks that the body names become the blob, and all others are dropped.
+    fn commit(&mut self, request: &StoreRequest) -> Reply {
+        let body = String::from_utf8_lossy(&request.body);
+        let empty = BTreeMap::new();
+        let blocks = self.blocks.get(&request.path).unwrap_or(&empty);
+        let mut bytes = Vec::new();
+        for name in body.split("<Uncommitted>").skip(1) {
+            match blocks.get(name.split('<').next().unwrap_or_default()) {
+                Some(block) => bytes.extend_from_slice(block),
+                None => return refusal(400, "InvalidBlockList"),
+            }
+        }
+        self.blocks.remove(&request.path);
+        self.store(request, bytes, request.notes());
+        (201, String::new(), Vec::new())
     }
 
     fn store(&mut self, request: &StoreRequest, bytes: Vec<u8>, notes: Vec<(String, String)>) {
@@ -406,8 +481,8 @@ impl Contents {
             let Some(stored) = upload.parts.get(&number) else {
                 return refusal(400, "InvalidPart");
             };
-            if field("ETag") != Some(etag(stored))
-                || field("ChecksumSHA256") != Some(base64::encode(&sha256(stored)))
+            let is_wrong = |sum: String| sum != base64::encode(&sha256(stored));
+            if field("ETag") != Some(etag(stored)) || field("ChecksumSHA256").is_some_and(is_wrong)
             {
                 return refusal(400, "InvalidPart");
             }
@@ -416,8 +491,8 @@ impl Contents {
             }
             bytes.extend_from_slice(stored);
         }
-        if request.header("if-none-match").is_some() && self.objects.contains_key(&request.path) {
-            return refusal(412, "PreconditionFailed");
+        if self.is_kept(request) {
+            return self.exists(request);
         }
         let upload = self
             .uploads
@@ -431,10 +506,23 @@ impl Contents {
     }
 }
 
+/// The number of a block, of which its name is the beginning.
+fn block_number(name: &str) -> Option<u32> {
+    let name = base64::decode(name.as_bytes())?;
+    name.first_chunk().map(|number| u32::from_be_bytes(*number))
+}
+
 fn wrong_checksum(request: &StoreRequest) -> Option<Reply> {
     let digest = sha256(&request.body);
     if (request.header("x-amz-checksum-sha256")).is_some_and(|sum| sum != base64::encode(&digest)) {
         return Some(refusal(400, "BadDigest"));
+    }
+    let sum = base64::encode(&md5(&request.body));
+    if (request.header("x-goog-hash")).is_some_and(|it| it != format!("md5={sum}")) {
+        return Some(refusal(400, "BadDigest"));
+    }
+    if request.header("content-md5").is_some_and(|it| it != sum) {
+        return Some(refusal(400, "Md5Mismatch"));
     }
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     let wrong = request

@@ -402,7 +402,7 @@ impl Copy {
                 (self.if_changed, "if-changed"),
             ] {
                 if is_wanted {
-                    bail!("--{name}: DST is not an object of S3 (s3://BUCKET/NAME)");
+                    bail!("--{name}: DST is not an object of a store (s3://, gs://, az://)");
                 }
             }
         }

@@ -354,9 +354,10 @@ fn places_of_other_programs_are_named() {
         ("docker://alpine", "a container image in a registry"),
         ("https://example.org/root.tar", "an address of the web"),
     ] {
-        // Objects are read, and those of S3 are written, but not received into.
+        // Objects are read, and those of stores are written, but not received into.
         let reading = reading.iter().filter(|_| address.starts_with("docker"));
-        let is_written = |line: &&&str| address.starts_with("s3") && !line.starts_with("receive");
+        let is_store = ["s3", "gs", "az"].contains(&&address[..2]);
+        let is_written = |line: &&&str| is_store && !line.starts_with("receive");
         let writing = writing.iter().filter(|line| !is_written(line));
         for line in writing.chain(reading) {
             let (code, _, told) = run_in(dir.path(), line.replace("ADDRESS", address).split(' '));

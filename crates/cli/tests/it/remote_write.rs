@@ -21,7 +21,11 @@ fn command(dir: &TempDir, server: &ObjectServer, line: &str) -> Command {
         .current_dir(dir.path())
         .env("AWS_ENDPOINT_URL", server.endpoint())
         .env("AWS_ACCESS_KEY_ID", "me")
-        .env("AWS_SECRET_ACCESS_KEY", "secret");
+        .env("AWS_SECRET_ACCESS_KEY", "secret")
+        .env("STORAGE_EMULATOR_HOST", server.endpoint())
+        .env("AZURE_STORAGE_ENDPOINT", server.endpoint())
+        .env("AZURE_STORAGE_ACCOUNT", "me")
+        .env("AZURE_STORAGE_KEY", "c2VjcmV0");
     command
 }
 
@@ -55,7 +59,8 @@ fn source(dir: &TempDir) {
 
 /// Whether a request makes the name of an object appear.
 fn is_last(line: &str) -> bool {
-    let (is_part, is_of_upload) = (line.contains("partNumber"), line.contains("uploadId"));
+    let is_part = line.contains("partNumber") || line.contains("blockid");
+    let is_of_upload = line.contains("uploadId");
     line.starts_with("POST") && is_of_upload || line.starts_with("PUT") && !is_part
 }
 
@@ -104,6 +109,14 @@ fn an_object_is_the_file_that_would_be_written() {
         assert_appears_at_the_end(&server, name);
         ok(&dir, &server, &format!("diff src s3://b/{name}"));
     }
+    for store in ["gs", "az"] {
+        let name = format!("{store}.squashfs");
+        ok(&dir, &server, &format!("copy -q src {store}://b/{name}"));
+        let file = fs::read(dir.join("x.squashfs")).unwrap();
+        assert!(*server.object(&format!("/b/{name}")).unwrap() == file);
+        assert!(server.sent_parts().len() >= 3, "{name}");
+        assert_appears_at_the_end(&server, &name);
+    }
     // The object is a source, too.
     ok(
         &dir,
@@ -132,7 +145,8 @@ fn what_an_object_cannot_be_is_refused_before_anything_is_sent() {
     for (line, reason) in [
         ("copy src s3://b/x.btrfs", "not written in order"),
         ("copy src s3://b/x", "would be a directory"),
-        ("copy src gs://b/x.tar", "does not write"),
+        ("copy src gs://b/x.btrfs", "not written in order"),
+        ("copy src https://b/x.tar", "does not write"),
         ("copy --verity src s3://b/x.squashfs", "--verity"),
         (
             "copy --skip-unreadable src s3://b/x.squashfs",

@@ -77,8 +77,9 @@ impl Azure {
 
     pub(crate) fn sign(
         &self,
+        method: &str,
         url: &Url,
-        headers: &Headers,
+        (headers, body): (&Headers, &[u8]),
         options: &RemoteOptions,
     ) -> Result<Headers, RemoteError> {
         let around = &options.surroundings;
@@ -90,7 +91,7 @@ impl Azure {
         match &self.key {
             Some(key) => {
                 let all = [&own[..], headers].concat();
-                let value = azure_authorization(&self.account, key, url, &all);
+                let value = azure_authorization(&self.account, key, method, url, &all, body.len());
                 own.push(("authorization".to_owned(), value));
             }
             None => {

@@ -19,35 +19,62 @@ use crate::url::{Url, bucket_and_key, encode_key};
 const PLACES: &str = "GOOGLE_OAUTH_ACCESS_TOKEN, GOOGLE_APPLICATION_CREDENTIALS, \
     ~/.config/gcloud/application_default_credentials.json, or an account of this machine";
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
+/// The scopes of a token.
+const READS: &str = "https://www.googleapis.com/auth/devstorage.read_only";
+const WRITES: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 
 /// An object of Google Cloud Storage.
 pub(crate) struct Google {
+    key: String,
+    /// Whether the token of an account of a service is for writing, too.
+    pub(crate) writes: bool,
     pub(crate) token: Fetched<Option<String>>,
 }
 
 impl Google {
     pub(crate) fn of(address: &str, options: &RemoteOptions) -> Result<(Url, Google), RemoteError> {
         let (bucket, key) = bucket_and_key(address)?;
-        let key = encode_key(&key);
+        let name = encode_key(&key);
         let server = options.surroundings.variable("STORAGE_EMULATOR_HOST");
         let server = match server {
             Some(server) if server.contains("://") => server,
             Some(server) => format!("http://{server}"),
             None => "https://storage.googleapis.com".to_owned(),
         };
-        let url = Url::parse(&format!("{}/{bucket}/{key}", server.trim_end_matches('/')))?;
-        let token = Fetched::new(PLACES);
-        Ok((url, Google { token }))
+        let url = Url::parse(&format!("{}/{bucket}/{name}", server.trim_end_matches('/')))?;
+        let google = Google {
+            key,
+            writes: false,
+            token: Fetched::new(PLACES),
+        };
+        Ok((url, google))
+    }
+
+    /// The URL of the bucket and the name of the object in it, of the object's URL.
+    pub(crate) fn bucket(&self, url: &Url) -> Option<(Url, String)> {
+        let path = url.path.strip_suffix(&encode_key(&self.key))?;
+        let path = path.to_owned();
+        let url = Url {
+            path,
+            ..url.clone()
+        };
+        Some((url, self.key.clone()))
     }
 
     pub(crate) fn sign(&self, options: &RemoteOptions) -> Result<Headers, RemoteError> {
-        let token = self.token.find(&options.surroundings, || fetch(options))?;
+        let scope = if self.writes { WRITES } else { READS };
+        let token = self
+            .token
+            .find(&options.surroundings, || fetch(options, scope))?;
         Ok(bearer(token))
     }
 }
 
 /// The token of the first place that has one; `None` for public objects.
-fn fetch(options: &RemoteOptions) -> Result<(Option<String>, &'static str), RemoteError> {
+fn fetch(
+    options: &RemoteOptions,
+    scope: &str,
+) -> Result<(Option<String>, &'static str), RemoteError> {
     let around = &options.surroundings;
     let names = ["GOOGLE_OAUTH_ACCESS_TOKEN", "CLOUDSDK_AUTH_ACCESS_TOKEN"];
     if let Some(token) = around.first_of(&names) {
@@ -65,7 +92,7 @@ fn fetch(options: &RemoteOptions) -> Result<(Option<String>, &'static str), Remo
             let wrong = || RemoteError::new(Fault::Lasting, format!("{path}: not credentials"));
             let account = Json::parse(&text).ok_or_else(wrong)?;
             let token = match account.text("type") {
-                Some("service_account") => of_account(options, &account),
+                Some("service_account") => of_account(options, &account, scope),
                 Some("authorized_user") => of_user(options, &account),
                 kind => {
                     let kind = kind.unwrap_or("unknown");
@@ -117,9 +144,13 @@ fn of_user(options: &RemoteOptions, account: &Json) -> Result<Option<String>, Re
 }
 
 /// The token of an account of a service, for which its key signs (RFC 7523).
-fn of_account(options: &RemoteOptions, account: &Json) -> Result<Option<String>, RemoteError> {
+fn of_account(
+    options: &RemoteOptions,
+    account: &Json,
+    scope: &str,
+) -> Result<Option<String>, RemoteError> {
     let url = account.text("token_uri").unwrap_or(TOKENS);
-    let Some(assertion) = assertion(options.surroundings.now(), account, url) else {
+    let Some(assertion) = assertion(options.surroundings.now(), account, url, scope) else {
         return Ok(None);
     };
     let kind = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -131,8 +162,7 @@ fn of_account(options: &RemoteOptions, account: &Json) -> Result<Option<String>,
 }
 
 /// A JSON Web Token (RFC 7519), signed with RS256.
-fn assertion(now: u64, account: &Json, url: &str) -> Option<String> {
-    const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
+fn assertion(now: u64, account: &Json, url: &str, scope: &str) -> Option<String> {
     let encode = |bytes: &[u8]| {
         let text = base64::encode(bytes).replace('+', "-").replace('/', "_");
         text.trim_end_matches('=').to_owned()
@@ -140,7 +170,7 @@ fn assertion(now: u64, account: &Json, url: &str) -> Option<String> {
     let head = Object::new().text("alg", "RS256").text("typ", "JWT").line();
     let claims = Object::new()
         .text("iss", account.text("client_email")?)
-        .text("scope", SCOPE)
+        .text("scope", scope)
         .text("aud", url)
         .number("iat", now)
         .number("exp", now.saturating_add(3600))

@@ -4,6 +4,7 @@ mod aws;
 mod azure;
 mod fetched;
 mod google;
+mod writing;
 
 use tree::base64;
 
@@ -16,6 +17,7 @@ use aws::Aws;
 pub(crate) use aws::{element, elements};
 use azure::Azure;
 use google::Google;
+pub(crate) use writing::{PartsByNumber, StoredPart, encoded, listed_blocks};
 
 /// How an object is reached.
 pub(crate) enum Access {
@@ -67,7 +69,7 @@ impl Access {
             Access::Web(headers) => Ok(headers.clone()),
             Access::S3(aws) => aws.sign(method, url, (headers, body), options),
             Access::Google(google) => google.sign(options),
-            Access::Azure(azure) => azure.sign(url, headers, options),
+            Access::Azure(azure) => azure.sign(method, url, (headers, body), options),
         }
     }
 
@@ -84,14 +86,6 @@ impl Access {
     pub(crate) fn moved(&mut self, region: &str) -> Option<Url> {
         match self {
             Access::S3(aws) => aws.moved(region),
-            _ => None,
-        }
-    }
-
-    /// The URL of the bucket of an object of S3, and the object's name in it.
-    pub(crate) fn bucket(&self, url: &Url) -> Option<(Url, String)> {
-        match self {
-            Access::S3(aws) => Some((aws.bucket_url(url)?, aws.key.clone())),
             _ => None,
         }
     }
