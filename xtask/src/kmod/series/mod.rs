@@ -1,7 +1,7 @@
 //! The codecs as patches for a kernel tree: sources in `lib/restow`, which that kernel's own Kbuild
 //! compiles with its Rust.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -141,20 +141,21 @@ pub(super) fn series(tree: &Path, folder: &Path) -> Result<Vec<PathBuf>, String>
         changed.insert(path, text);
     }
     commit(&["--message", "The tree"])?;
+    let mut patterns = BTreeSet::new();
     for (at, (subject, reason, _)) in PATCHES.iter().enumerate() {
         for (path, text) in &sources {
             if patch_of(path) == Some(at) {
                 put(&scratch.join(FOLDER).join(path), text)?;
+                patterns.insert(pattern(path, at));
             }
         }
-        if at == BUILT {
-            for (path, text) in &changed {
-                let text = match *path {
-                    "MAINTAINERS" => with_entry(text, name, address),
-                    _ => with_folder(path, text)?,
-                };
-                put(&scratch.join(path), &text)?;
-            }
+        for (path, text) in &changed {
+            let text = match *path {
+                "MAINTAINERS" => with_entry(text, name, address, &patterns),
+                _ if at == BUILT => with_folder(path, text)?,
+                _ => continue,
+            };
+            put(&scratch.join(path), &text)?;
         }
         commit(&["--message", subject, "--message", reason])?;
     }
@@ -195,6 +196,25 @@ fn patch_of(path: &str) -> Option<usize> {
         known.map(move |start| (start.len(), at))
     });
     starts.max().map(|(_, at)| at)
+}
+
+/// What names a file among those of a maintainer: the largest folder that only this patch adds to,
+/// or else all files beside it.
+fn pattern(path: &str, at: usize) -> String {
+    let mut others: Vec<&str> = Vec::new();
+    for (other, (.., starts)) in PATCHES.iter().enumerate() {
+        if other != at {
+            others.extend(*starts);
+        }
+    }
+    let mut folders = path.match_indices('/').map(|(end, _)| &path[..=end]);
+    let own =
+        (folders.clone()).find(|folder| !others.iter().any(|start| start.starts_with(folder)));
+    match (own, folders.next_back()) {
+        (Some(own), _) => own.to_owned(),
+        (None, Some(folder)) => format!("{folder}*"),
+        (None, None) => path.to_owned(),
+    }
 }
 
 /// All files of [`FOLDER`], by their paths there.
@@ -335,8 +355,8 @@ fn vectors() -> Result<String, String> {
     Ok(text)
 }
 
-/// The list of maintainers with an entry of ours, where it belongs by its name.
-fn with_entry(text: &str, name: &str, address: &str) -> String {
+/// The list of maintainers with an entry of ours for these files, where it belongs by its name.
+fn with_entry(text: &str, name: &str, address: &str, patterns: &BTreeSet<String>) -> String {
     let start = text.find("Maintainers List").unwrap_or(0);
     let mut at = text.len();
     for (blank, _) in text[start..].match_indices("\n\n") {
@@ -346,8 +366,11 @@ fn with_entry(text: &str, name: &str, address: &str) -> String {
             break;
         }
     }
-    let entry = format!("{ENTRY}\nM:\t{name} <{address}>\nS:\tMaintained\nF:\t{FOLDER}/\n\n");
-    format!("{}{entry}{}", &text[..at], &text[at..])
+    let mut entry = format!("{ENTRY}\nM:\t{name} <{address}>\nS:\tMaintained\n");
+    for pattern in patterns {
+        let _ = writeln!(entry, "F:\t{FOLDER}/{pattern}");
+    }
+    format!("{}{entry}\n{}", &text[..at], &text[at..])
 }
 
 /// A file of the tree with our folder in it.
@@ -433,6 +456,12 @@ mod tests {
             "COMPRESS) += $(if $(CONFIG_RESTOW),restow/,zstd/)\n",
         );
         has("MAINTAINERS", "Maintained\n\nRESTOW");
+        has("MAINTAINERS", "F:\tlib/restow/xxhash/\n");
+        // Each patch names the files that it adds.
+        for patch in &patches[1..] {
+            let text = read(patch).unwrap();
+            assert!(text.contains("\n+F:\tlib/restow/"), "{}", patch.display());
+        }
         has(
             "lib/restow/zstd_main.c",
             "COMPRESS)\nEXPORT(zstd_compress_bound);\n#endif",
