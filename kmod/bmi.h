@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Chooses the loops that need BMI1, BMI2 and LZCNT: integer instructions, for which no state of the process has to be saved. */
 #include <linux/moduleparam.h>
+#ifdef CONFIG_X86_64
 #include <asm/cpufeature.h>
 
 static bool bmi = true;
@@ -16,3 +17,10 @@ static void __init choose_loops(void)
 	if (bmi)
 		restow_zstd_assume_bmi();
 }
+#else
+/* There are no others. */
+static const bool bmi;
+static inline void choose_loops(void)
+{
+}
+#endif

@@ -20,6 +20,14 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         .map_or(("?", 0), |at| (at.file(), at.line()));
     // SAFETY: the pointer and the length are those of a string, which lives as long as the module.
     unsafe { restow_panic(file.as_ptr(), file.len(), line) };
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: an invalid instruction never returns.
-    unsafe { asm!("ud2", options(noreturn)) }
+    unsafe {
+        asm!("ud2", options(noreturn))
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        asm!("udf #0", options(noreturn))
+    }
 }

@@ -37,6 +37,7 @@ const PROGRAMS: &[Program] = &[
         MACHINE,
         "kmod",
     ),
+    ("kmod-arm64", kmod::arm64, MACHINE, "kmod"),
     ("kmod-tree", || kmod::tree(None), MACHINE, "kmod"),
     (
         "zstd-upstream-tests",

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use super::arch::Arch;
 use super::build::Modules;
 use super::folder::files;
 use super::initramfs::Initramfs;
@@ -17,8 +18,9 @@ use crate::environment::root;
 use crate::outcome::Outcome;
 use crate::tools;
 
-/// How long the machine may run, in seconds. It takes a tenth of that.
-const BOOT_SECONDS_MAX: u64 = 120;
+/// How long the machine may run, in seconds. A tenth of that is enough where
+/// nothing else runs.
+const BOOT_SECONDS_MAX: u64 = 600;
 
 /// The levels that are compared with user space.
 const LEVELS: &[&str] = &["-3", "1", "3", "5", "9", "12", "15", "19"];
@@ -39,7 +41,8 @@ pub(super) fn boot(modules: &Modules) -> Outcome {
     };
     println!("prepared in {:.1} s", start.elapsed().as_secs_f32());
     let start = Instant::now();
-    let outcome = Machine::new(&modules.kernel.image, &archive).run(BOOT_SECONDS_MAX);
+    let kernel = &modules.kernel;
+    let outcome = Machine::new(kernel.arch, &kernel.image, &archive).run(BOOT_SECONDS_MAX);
     println!("booted in {:.1} s", start.elapsed().as_secs_f32());
     outcome
 }
@@ -66,13 +69,13 @@ fn archive(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
         archive.host_files(name, &folder.join(name))?;
     }
     installed(modules, folder)?.add_to(&mut archive)?;
-    archive.host_file("bin/writers", &writers(folder)?)?;
+    archive.host_file("bin/writers", &writers(modules.kernel.arch, folder)?)?;
     archive.folder("m");
     for (file, path) in files(&modules.folder)? {
         if !file.ends_with(".ko") {
             continue;
         }
-        archive.module(&format!("m/{file}"), &path, folder)?;
+        archive.module(&format!("m/{file}"), &modules.kernel, &path, folder)?;
     }
     let path = folder.join("initramfs.cpio");
     fs::write(&path, archive.finish()).map_err(failed)?;
@@ -80,9 +83,9 @@ fn archive(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// The program that writes from threads and processes at the same time.
-pub(super) fn writers(folder: &Path) -> Result<PathBuf, String> {
+pub(super) fn writers(arch: Arch, folder: &Path) -> Result<PathBuf, String> {
     let program = folder.join("writers");
-    let mut cc = Command::new("cc");
+    let mut cc = Command::new(arch.tool("gcc"));
     cc.args(["-O2", "-Wall", "-Werror", "-static", "-pthread", "-o"]);
     output_of(
         cc.arg(&program)

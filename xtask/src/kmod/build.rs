@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::arch::Arch;
 use super::folder::{files, make};
 use super::packages::{self, Kernel, out_folder};
 use crate::command::{line_of, output_of};
@@ -45,6 +46,10 @@ pub(super) fn built(series: Option<&str>, then: impl FnOnce(&Modules) -> Outcome
         Ok(kernel) => kernel,
         Err(reason) => return missing(reason),
     };
+    let compiler = kernel.arch.tool("gcc");
+    if !tools::is_there(&compiler) {
+        return missing(format!("{compiler} is missing"));
+    }
     match build(kernel) {
         Ok(modules) => then(&modules),
         Err(reason) => Outcome::failed(reason),
@@ -84,6 +89,7 @@ pub(super) fn make_of(kernel: &Kernel, folder: &Path) -> Command {
     }
     let mut command = make_here();
     command
+        .args(kernel.arch.make_words())
         .arg(format!("KDIR={}", kernel.headers.display()))
         .arg(format!("MODULES={}", folder.display()));
     command
@@ -130,8 +136,8 @@ fn is_complaint(line: &str) -> bool {
 }
 
 /// What `objdump` says of a file.
-pub(super) fn objdump(arguments: &[&str], file: &Path) -> Result<String, String> {
-    output_of(Command::new("objdump").args(arguments).arg(file))
+pub(super) fn objdump(arch: Arch, arguments: &[&str], file: &Path) -> Result<String, String> {
+    output_of(Command::new(arch.tool("objdump")).args(arguments).arg(file))
 }
 
 /// The files that Kbuild builds the modules of, anywhere: names and paths.

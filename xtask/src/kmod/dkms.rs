@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::arch::Arch;
 use super::build::{archives, missing, parts};
 use super::folder::files;
-use super::machine::{Machine, QEMU};
+use super::machine::Machine;
 use super::packages::{candidate, out_folder};
 use crate::command::{build_restow, output_of};
 use crate::environment::root;
@@ -71,7 +72,7 @@ pub(super) fn dkms() -> Outcome {
     if !tools::is_root() {
         return missing("only root can make the machine's root".to_owned());
     }
-    for program in ["mmdebstrap", QEMU] {
+    for program in ["mmdebstrap", Arch::Amd64.qemu()] {
         if !tools::is_there(program) {
             return missing(format!("{program} is missing"));
         }
@@ -101,7 +102,7 @@ fn booted(folder: &Path) -> Result<Outcome, String> {
         fs::File::create(&made)
             .and_then(|file| file.set_len(INITRAMFS_MAX))
             .map_err(|error| format!("write {}: {error}", made.display()))?;
-        let mut machine = Machine::new(kernel, initrd);
+        let mut machine = Machine::new(Arch::Amd64, kernel, initrd);
         machine.options(["-m", "1G", "-smp", "1"]);
         let mode = if kind == "btrfs" { "rw" } else { "ro" };
         // It builds for minutes where other work runs beside it: that is no lockup.
@@ -143,7 +144,10 @@ fn booted(folder: &Path) -> Result<Outcome, String> {
 fn debian(folder: &Path) -> Result<PathBuf, String> {
     let failed = |error| format!("write {}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(failed)?;
-    let at = folder.join(format!("root-{}", candidate("linux-image-cloud-amd64")?));
+    let at = folder.join(format!(
+        "root-{}",
+        candidate("linux-image-cloud-amd64", Arch::Amd64)?
+    ));
     let done = at.join("functions");
     if !done.is_file() {
         let _ = fs::remove_dir_all(&at);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::folder::files;
+use super::packages::Kernel;
 use crate::command::output_of;
 
 /// An archive.
@@ -74,9 +75,15 @@ impl Initramfs {
 
     /// Adds a kernel module without what only debuggers need, which is most of it; `scratch` is a
     /// folder for that.
-    pub(super) fn module(&mut self, name: &str, path: &Path, scratch: &Path) -> Result<(), String> {
+    pub(super) fn module(
+        &mut self,
+        name: &str,
+        kernel: &Kernel,
+        path: &Path,
+        scratch: &Path,
+    ) -> Result<(), String> {
         let stripped = scratch.join("stripped.ko");
-        let mut strip = Command::new("objcopy");
+        let mut strip = Command::new(kernel.arch.tool("objcopy"));
         output_of(strip.arg("--strip-debug").arg(path).arg(&stripped))?;
         self.host_file(name, &stripped)
     }

@@ -3,37 +3,43 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::arch::Arch;
 use crate::command::{limited, line_of};
 use crate::outcome::Outcome;
 
-pub(super) const QEMU: &str = "qemu-system-x86_64";
-
-const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 oops=panic panic_on_warn=1 log_buf_len=2M";
+const COMMAND_LINE: &str = "quiet panic=-1 oops=panic panic_on_warn=1 log_buf_len=2M";
 
 /// A machine of two processors and 512 MiB.
 pub(super) struct Machine {
     command: Command,
+    arch: Arch,
 }
 
 impl Machine {
     /// One that boots a kernel with an initramfs.
-    pub(super) fn new(image: &Path, archive: &Path) -> Self {
-        let mut command = Command::new(QEMU);
+    pub(super) fn new(arch: Arch, image: &Path, archive: &Path) -> Self {
+        let mut command = Command::new(arch.qemu());
         command
-            .args(["-accel", "tcg", "-cpu", "max", "-m", "512M", "-smp", "2"])
+            .args(arch.machine().0)
+            .args(["-accel", "tcg", "-m", "512M", "-smp", "2"])
             .args(["-display", "none", "-monitor", "none", "-serial", "stdio"])
             .args(["-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(image)
             .arg("-initrd")
-            .arg(archive)
-            .args(["-append", COMMAND_LINE]);
-        Self { command }
+            .arg(archive);
+        let mut machine = Self { command, arch };
+        machine.kernel_words("");
+        machine
     }
 
     /// Adds words to the command line of the kernel.
     pub(super) fn kernel_words(&mut self, words: &str) {
-        self.options(["-append", &format!("{COMMAND_LINE} {words}")]);
+        let (_, console) = self.arch.machine();
+        self.options([
+            "-append",
+            &format!("console={console} {COMMAND_LINE} {words}"),
+        ]);
     }
 
     /// Adds options of QEMU; if one was already given, the last counts.

@@ -79,7 +79,11 @@ impl Bench<'_> {
         fs::create_dir_all(&folder)
             .map_err(|error| format!("create {}: {error}", folder.display()))?;
         let archive = self.archive(&folder, jobs)?;
-        let mut machine = Machine::new(&self.modules.kernel.image, &archive);
+        let mut machine = Machine::new(
+            self.modules.kernel.arch,
+            &self.modules.kernel.image,
+            &archive,
+        );
         let bytes: usize = self.files.iter().map(|(_, content)| content.len()).sum();
         // The archive, its files, and the workspaces.
         let memory = 512 + 3 * (bytes >> 20);
@@ -120,7 +124,7 @@ impl Bench<'_> {
             archive.folder(who);
             for (file, path) in files(modules)? {
                 if file.ends_with(".ko") {
-                    archive.module(&format!("{who}/{file}"), &path, folder)?;
+                    archive.module(&format!("{who}/{file}"), kernel, &path, folder)?;
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The kernel modules of `kmod`: building them for a kernel of Debian's, looking at what was built,
 //! and booting that kernel with them.
 
+mod arch;
 mod boot;
 mod build;
 mod consumers;
@@ -10,6 +11,7 @@ mod icount;
 mod initramfs;
 mod inspect;
 mod install;
+mod listing;
 mod machine;
 mod measure;
 mod original;
@@ -23,11 +25,10 @@ use std::path::{Path, PathBuf};
 use crate::environment::root;
 use crate::outcome::{Outcome, Report};
 use crate::tools;
-// What `inspect` looks at.
-use build::{Modules, built, missing, objdump};
+use build::{Modules, built, missing};
 
 /// Builds the modules and looks at what was built; an argument names another kernel than the
-/// current one, such as 6.12.
+/// current one, such as 6.12 or arm64.
 pub(crate) fn kmod(report: &mut Report, arguments: &[String]) {
     report.step("tools", tools::ensure);
     report.step("kmod", || built(series(arguments), inspect::inspect));
@@ -142,10 +143,25 @@ fn series(arguments: &[String]) -> Option<&str> {
     arguments.first().map(String::as_str)
 }
 
+/// What comes of the modules for arm64: as they are built, in a machine, and under Linux's own file
+/// systems there.
+pub(crate) fn arm64() -> Outcome {
+    booted(Some("arm64"), |modules| {
+        let mut outcome = inspect::inspect(modules);
+        outcome.add(boot::boot(modules));
+        outcome.add(consumers::consumers(modules));
+        outcome
+    })
+}
+
 /// What comes of the modules in a machine.
 fn booted(series: Option<&str>, then: impl FnOnce(&Modules) -> Outcome) -> Outcome {
-    if !tools::is_there(machine::QEMU) {
-        return missing(format!("{} is missing", machine::QEMU));
-    }
-    built(series, then)
+    built(series, |modules| {
+        let qemu = modules.kernel.arch.qemu();
+        if tools::is_there(qemu) {
+            then(modules)
+        } else {
+            missing(format!("{qemu} is missing"))
+        }
+    })
 }

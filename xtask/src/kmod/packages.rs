@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use super::arch::Arch;
 use super::folder::{files, make};
 use crate::command::{output_of, run};
 use crate::tools;
 
 /// The metapackage whose dependency is the current kernel of a series: that of virtual machines,
 /// which is the smallest. Without a series it is the distribution's own kernel.
-fn headers_of(series: Option<&str>) -> String {
+fn headers_of(series: Option<&str>, arch: Arch) -> String {
+    let arch = arch.name();
     match series {
-        Some(series) => format!("linux-headers-{series}-cloud-amd64"),
-        None => "linux-headers-cloud-amd64".to_owned(),
+        Some(series) => format!("linux-headers-{series}-cloud-{arch}"),
+        None => format!("linux-headers-cloud-{arch}"),
     }
 }
 
@@ -35,7 +37,11 @@ pub(super) struct Kernel {
     pub(super) root: PathBuf,
     /// Whether they are installed there, with a compiler that builds modules for it.
     pub(super) is_installed: bool,
+    pub(super) arch: Arch,
 }
+
+/// The series that stands for the distribution's kernel for the other architecture.
+const ARM64: &str = "arm64";
 
 /// The series that stands for the kernel of another Debian, whose root [`NEWER_ROOT`] names.
 const NEWEST: &str = "newest";
@@ -50,7 +56,8 @@ const IN_ROOT: &str = "unset MAKEFLAGS MFLAGS RUSTFLAGS; root=$1 out=$2; shift 2
 impl Kernel {
     /// `make` in the kernel's headers.
     pub(super) fn make(&self) -> Command {
-        let plain = make(&self.headers);
+        let mut plain = make(&self.headers);
+        plain.args(self.arch.make_words());
         if !self.is_installed {
             return plain;
         }
@@ -105,12 +112,36 @@ pub(super) fn kernel(series: Option<&str>) -> Result<Kernel, String> {
     if series == Some(NEWEST) {
         return installed();
     }
-    let newest = headers_of(series);
+    let (series, arch) = match series {
+        Some(ARM64) => (None, Arch::Arm64),
+        series => (series, Arch::Amd64),
+    };
+    let newest = headers_of(series, arch);
     // A fresh machine lacks the lists of packages, and old lists name packages that are gone.
-    unpacked(&newest).or_else(|_| {
-        update(&newest)?;
-        unpacked(&newest)
+    unpacked(&newest, arch).or_else(|_| {
+        update(&newest, arch)?;
+        unpacked(&newest, arch)
     })
+}
+
+/// A program of apt, for packages of an architecture: those of another one have lists of their own.
+fn apt(program: &str, arch: Arch) -> Result<Command, String> {
+    let mut command = Command::new(program);
+    if arch == Arch::Arm64 {
+        let lists = out_folder().join("apt-arm64");
+        fs::create_dir_all(lists.join("partial"))
+            .map_err(|error| format!("create {}: {error}", lists.display()))?;
+        for option in [
+            "APT::Architecture=arm64",
+            "APT::Architectures=arm64,amd64",
+            "APT::Sandbox::User=root",
+            &format!("Dir::State::Lists={}", lists.display()),
+            &format!("Dir::Cache={}", lists.display()),
+        ] {
+            command.args(["-o", option]);
+        }
+    }
+    Ok(command)
 }
 
 /// The kernel of another Debian.
@@ -132,18 +163,22 @@ fn installed() -> Result<Kernel, String> {
         root,
         release,
         is_installed: true,
+        arch: Arch::Amd64,
     })
 }
 
 /// The kernel whose headers the metapackage `newest` depends on.
-fn unpacked(newest: &str) -> Result<Kernel, String> {
-    let headers = depends(newest)?
+fn unpacked(newest: &str, arch: Arch) -> Result<Kernel, String> {
+    let headers = depends(newest, arch)?
         .into_iter()
         .find(|name| name.starts_with("linux-headers-"))
         .ok_or_else(|| format!("{newest} depends on no headers"))?;
     let release = headers["linux-headers-".len()..].to_owned();
-    let version = candidate(&headers)?;
-    let folder = out_folder().join(format!("kernel-{version}"));
+    let version = candidate(&headers, arch)?;
+    let folder = out_folder().join(match arch {
+        Arch::Amd64 => format!("kernel-{version}"),
+        Arch::Arm64 => format!("kernel-{version}-arm64"),
+    });
     let root = folder.join("root");
     let kernel = Kernel {
         headers: root.join("usr/src").join(&headers),
@@ -152,19 +187,26 @@ fn unpacked(newest: &str) -> Result<Kernel, String> {
         version,
         release,
         is_installed: false,
+        arch,
     };
     let unpacked = folder.join("unpacked");
     if !unpacked.is_file() {
         let _ = fs::remove_dir_all(&folder);
-        let mut packages = depends(&headers)?;
+        let mut packages = depends(&headers, arch)?;
         // Not an image, of which there are two, nor the compiler, which is there.
         packages.retain(|name| name.starts_with("linux-") && !name.starts_with("linux-image-"));
+        for name in &mut packages {
+            // Its programs run here.
+            if arch == Arch::Arm64 && name.starts_with("linux-kbuild-") {
+                name.push_str(":amd64");
+            }
+        }
         packages.extend([
             format!("linux-image-{}", kernel.release),
             headers,
             BUSYBOX.to_owned(),
         ]);
-        download(&packages, &folder)?;
+        download_for(arch, &packages, &folder)?;
         unpack(&folder, &kernel)?;
         fs::write(&unpacked, "")
             .map_err(|error| format!("write {}: {error}", unpacked.display()))?;
@@ -195,24 +237,26 @@ pub(super) fn sources(kernel: &Kernel, folder: &Path, words: &str) -> Result<Pat
 }
 
 /// Asks for the lists of packages.
-fn update(wanted: &str) -> Result<(), String> {
-    let Some(prefix) = tools::root_prefix() else {
-        return Err(format!("apt knows no {wanted}: apt-get update"));
-    };
-    let words: Vec<&str> = prefix
-        .iter()
-        .copied()
-        .chain(["apt-get", "update", "-q"])
-        .collect();
-    match run(Command::new(words[0]).args(&words[1..])).failed.pop() {
+fn update(wanted: &str, arch: Arch) -> Result<(), String> {
+    let mut command = apt("apt-get", arch)?;
+    command.args(["update", "-q"]);
+    if arch == Arch::Amd64 {
+        let Some(prefix) = tools::root_prefix() else {
+            return Err(format!("apt knows no {wanted}: apt-get update"));
+        };
+        let words = [prefix, &["apt-get", "update", "-q"]].concat();
+        command = Command::new(words[0]);
+        command.args(&words[1..]);
+    }
+    match run(&mut command).failed.pop() {
         Some(reason) => Err(reason),
         None => Ok(()),
     }
 }
 
 /// The packages that a package depends on.
-fn depends(package: &str) -> Result<Vec<String>, String> {
-    let list = output_of(Command::new("apt-cache").args(["depends", package]))?;
+fn depends(package: &str, arch: Arch) -> Result<Vec<String>, String> {
+    let list = output_of(apt("apt-cache", arch)?.args(["depends", package]))?;
     Ok(list
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
@@ -221,8 +265,8 @@ fn depends(package: &str) -> Result<Vec<String>, String> {
 }
 
 /// The version of a package that would be installed.
-pub(super) fn candidate(package: &str) -> Result<String, String> {
-    let policy = output_of(Command::new("apt-cache").args(["policy", package]))?;
+pub(super) fn candidate(package: &str, arch: Arch) -> Result<String, String> {
+    let policy = output_of(apt("apt-cache", arch)?.args(["policy", package]))?;
     policy
         .lines()
         .find_map(|line| line.trim().strip_prefix("Candidate: "))
@@ -232,9 +276,13 @@ pub(super) fn candidate(package: &str) -> Result<String, String> {
 
 /// Downloads packages into a folder, which takes no root.
 pub(super) fn download(packages: &[String], folder: &Path) -> Result<(), String> {
+    download_for(Arch::Amd64, packages, folder)
+}
+
+fn download_for(arch: Arch, packages: &[String], folder: &Path) -> Result<(), String> {
     println!("downloading: {}", packages.join(" "));
     fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
-    let mut command = Command::new("apt-get");
+    let mut command = apt("apt-get", arch)?;
     command
         .args(["download", "-q"])
         .args(packages)

@@ -34,7 +34,9 @@ const LEVEL_SIZE: u64 = 160 << 20;
 
 /// Makes the disks: images of one tree by us and by the C tools, a root with this busybox, and an
 /// empty one; and `sums`, the MD5 of each file of the tree.
-pub(super) fn make(folder: &Path, busybox: &Path) -> Result<(), String> {
+///
+/// `lister` is a busybox that runs here, and has the same applets.
+pub(super) fn make(folder: &Path, busybox: &Path, lister: &Path) -> Result<(), String> {
     let failed = |error| format!("write {}: {error}", folder.display());
     let tree = folder.join("tree");
     let _ = fs::remove_dir_all(&tree);
@@ -90,7 +92,7 @@ pub(super) fn make(folder: &Path, busybox: &Path) -> Result<(), String> {
         "--slack",
         "128M",
     ]))?;
-    make_root(folder, busybox)?;
+    make_root(folder, busybox, lister)?;
     empty(&folder.join("mkfs.btrfs"), IMAGE_SIZE, "xxhash")
 }
 
@@ -111,7 +113,7 @@ fn empty(path: &Path, size: u64, checksum: &str) -> Result<(), String> {
 }
 
 /// Makes the image of a root file system: the tree, a shell, and its first process.
-fn make_root(folder: &Path, busybox: &Path) -> Result<(), String> {
+fn make_root(folder: &Path, busybox: &Path, lister: &Path) -> Result<(), String> {
     let failed = |error| format!("write {}: {error}", folder.display());
     let at = folder.join("root");
     let _ = fs::remove_dir_all(&at);
@@ -131,7 +133,7 @@ fn make_root(folder: &Path, busybox: &Path) -> Result<(), String> {
         fs::copy(from, at.join(to)).map_err(failed)?;
         fs::set_permissions(at.join(to), fs::Permissions::from_mode(0o755)).map_err(failed)?;
     }
-    for name in output_of(Command::new(busybox).arg("--list"))?.lines() {
+    for name in output_of(Command::new(lister).arg("--list"))?.lines() {
         if name != "busybox" {
             symlink("busybox", at.join("bin").join(name)).map_err(failed)?;
         }

@@ -89,7 +89,11 @@ pub(super) fn build(modules: &Modules, folder: &Path) -> Result<(), String> {
             ]);
         run_quietly(&mut command)?;
         for (_, module) in modules_in(&folder.join(part))? {
-            let list = output_of(Command::new("nm").arg("-u").arg(&module))?;
+            let list = output_of(
+                Command::new(modules.kernel.arch.tool("nm"))
+                    .arg("-u")
+                    .arg(&module),
+            )?;
             let mut symbols = list
                 .lines()
                 .filter_map(|line| line.split_whitespace().nth(1));
