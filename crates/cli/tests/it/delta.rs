@@ -79,6 +79,16 @@ fn images_of_ours_are_made_from_their_content() {
         assert_eq!(planned["patch_bytes"].number(), bytes);
         // The new text takes 1,500 bytes; the tables of a file system differ.
         assert!(bytes < 20_000, "{name} {options}: {bytes}, {planned:?}");
+        if options == "--compress lz4" {
+            // Inside of a file, as in an AppImage.
+            for version in ["v1", "v2"] {
+                let image = fs::read(dir.join(format!("{version}.{name}"))).unwrap();
+                let file = [&Rng::new(5).bytes(70_003)[..], &image].concat();
+                fs::write(dir.join(format!("{version}.app")), file).unwrap();
+            }
+            let bytes = there_and_back(&dir, "v1.app", "v2.app");
+            assert!(bytes < 20_000, "{bytes}");
+        }
     }
 }
 

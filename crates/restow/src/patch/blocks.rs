@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use codec::{Algorithm, Decoder};
-use squashfs::Squashfs;
+use squashfs::{Squashfs, find_image, search_image};
 use tree::{ExtentId, ExtentKind, FileKind, Inventory, Limits, ReadAt, Result, to_u64, to_usize};
 
 use super::Lz4Block;
@@ -11,22 +11,29 @@ use super::Lz4Block;
 /// The length of a block of tables, decoded.
 const TABLE_BYTES: usize = 8192;
 
-/// The LZ4 blocks of a SquashFS image at the beginning of a file, in order; empty for other files,
-/// and for images that are damaged.
+/// The LZ4 blocks of the first SquashFS image in a file, in order, wherever it begins; empty for
+/// other files, and for images that are damaged.
 ///
 /// # Errors
-/// The file cannot be opened again.
+/// The file cannot be read.
 pub fn lz4_blocks(file: &File) -> Result<Vec<Lz4Block>> {
-    let Ok(image) = Squashfs::open(file.try_clone()?) else {
+    let place = match find_image(file)? {
+        Some(place) => Some(place),
+        None => search_image(file)?,
+    };
+    let Some(place) = place else {
         return Ok(Vec::new());
     };
-    if image.superblock().algorithm != Algorithm::Lz4 {
-        return Ok(Vec::new());
+    match Squashfs::open_at(file.try_clone()?, place, &Limits::default()) {
+        Ok(image) if image.superblock().algorithm == Algorithm::Lz4 => {
+            Ok(blocks_of(&image, file, place).unwrap_or_default())
+        }
+        _ => Ok(Vec::new()),
     }
-    Ok(blocks_of(&image, file).unwrap_or_default())
 }
 
-fn blocks_of(image: &Squashfs, file: &File) -> Result<Vec<Lz4Block>> {
+/// The blocks of an image that begins at this place of a file.
+fn blocks_of(image: &Squashfs, file: &File, place: u64) -> Result<Vec<Lz4Block>> {
     let superblock = image.superblock();
     let mut stored = Vec::new();
     let inventory = Inventory::of(image, &Limits::default())?;
@@ -47,6 +54,7 @@ fn blocks_of(image: &Squashfs, file: &File) -> Result<Vec<Lz4Block>> {
     let mut content = vec![0; to_usize(superblock.block_bytes).max(TABLE_BYTES)];
     let mut block = |at: u64, bytes: u64, content: &mut [u8]| {
         let mut stored = vec![0; to_usize(bytes)];
+        let at = at.saturating_add(place);
         file.read_exact_at(&mut stored, at)?;
         let len = decoder.decompress(Algorithm::Lz4, content, &stored).ok();
         let lengths = |len: usize| Some((u32::try_from(bytes).ok()?, u32::try_from(len).ok()?));
@@ -67,7 +75,7 @@ fn blocks_of(image: &Squashfs, file: &File) -> Result<Vec<Lz4Block>> {
     let mut at = superblock.inode_table;
     while at < superblock.bytes_used {
         let mut header = [0; 2];
-        file.read_exact_at(&mut header, at)?;
+        file.read_exact_at(&mut header, at.saturating_add(place))?;
         let header = u16::from_le_bytes(header);
         let (is_plain, bytes) = (header & 0x8000 != 0, u64::from(header & 0x7fff));
         if bytes == 0 || bytes > to_u64(TABLE_BYTES) {
