@@ -9,11 +9,11 @@ use zstd::{Dictionary, Params};
 use crate::DeltaInput;
 use crate::analyse::{Analysis, Piece, Step, Worker};
 use crate::old::{OldFile, decoded, source_of};
-use crate::scan::{SegmentKind, scan};
+use crate::scan::scan;
 use patch::format::{
     APPLY_MEMORY_BYTES, ENCODERS_MAX, HEAD_BYTES, HEADER_BYTES, Header, Operation, OperationWriter,
     PART_HEADER_BYTES, PART_NEW_BYTES_MAX, PartHeader, Source, emit_sources, part_memory,
-    shared_memory,
+    shared_memory, thread_memory,
 };
 use patch::{BlockCodec, Encoder, SourceDecoder};
 
@@ -110,6 +110,7 @@ pub fn make(
         options,
         encoders: Vec::new(),
         part: OpenPart::default(),
+        digest: Sha256::new(),
         closed: Vec::new(),
         made: 0,
         bound: 0,
@@ -121,7 +122,6 @@ pub fn make(
             ..DeltaSummary::default()
         },
     };
-    let mut digest = Sha256::new();
     let mut from = 0;
     while from < analysis.segments.len() {
         let to = analysis.segments.len().min(from + BATCH);
@@ -139,7 +139,6 @@ pub fn make(
         for piece in pieces {
             analysis.known.learn(&piece);
             progress.advance(0, piece.segment.bytes.into());
-            maker.hash(&piece, &mut digest);
             maker.push(piece)?;
             if maker.closed.len() >= PARTS_TOGETHER {
                 maker.write(patch, &mut analysis)?;
@@ -149,7 +148,7 @@ pub fn make(
     }
     maker.close();
     maker.write(patch, &mut analysis)?;
-    if digest.finish() != new_sha256 {
+    if maker.digest.finish() != new_sha256 {
         return Err(Error::Changed);
     }
     let mut summary = maker.summary;
@@ -180,7 +179,6 @@ struct OpenPart {
     content: Vec<u8>,
     sources: Vec<Source>,
     seen: HashSet<Source>,
-    digest: Sha256,
     new_bytes: u64,
     /// Segments whose content is in the part, and their keys.
     added: Vec<(Source, Vec<u32>)>,
@@ -259,6 +257,8 @@ struct Maker<'a> {
     options: &'a DeltaOptions,
     encoders: Vec<Encoder>,
     part: OpenPart,
+    /// Of the new file as far as it is in parts.
+    digest: Sha256,
     closed: Vec<ClosedPart>,
     /// Bytes of the new file in parts.
     made: u64,
@@ -271,16 +271,6 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Adds a piece to the digest of the new file.
-    fn hash(&self, piece: &Piece, digest: &mut Sha256) {
-        if piece.segment.kind == SegmentKind::Zeros {
-            let zeros = vec![0; to_usize(piece.segment.bytes)];
-            digest.update(&zeros);
-        } else {
-            digest.update(&piece.bytes);
-        }
-    }
-
     /// Adds a piece to the parts.
     fn push(&mut self, mut piece: Piece) -> Result<()> {
         let bytes = u64::from(piece.segment.bytes);
@@ -296,7 +286,7 @@ impl Maker<'_> {
             match step {
                 Step::Zeros => {
                     self.summary.zero_bytes += bytes;
-                    self.part.digest.update(&vec![0; to_usize(bytes)]);
+                    self.digest.update(&vec![0; to_usize(bytes)]);
                     self.part.push(Operation::Zeros { bytes });
                     self.part.new_bytes += bytes;
                 }
@@ -318,7 +308,7 @@ impl Maker<'_> {
                     self.part.content.extend_from_slice(&content);
                     let bytes = to_u64(content.len());
                     self.part.push(Operation::Encode { bytes, encoder });
-                    self.part.digest.update(&piece.bytes);
+                    self.digest.update(&piece.bytes);
                     self.part.new_bytes += to_u64(piece.bytes.len());
                 }
             }
@@ -353,8 +343,7 @@ impl Maker<'_> {
             Step::Copy { .. } | Step::Zeros => 0,
         };
         let content = piece.steps.iter().map(content).sum::<usize>();
-        let limit = self.options.memory_bytes;
-        let limit = limit.saturating_sub(shared_memory(&self.encoders));
+        let limit = self.part_memory_max();
         let is_full = |part: &OpenPart, sources: &[Source]| {
             let is_long = part.content.len() + content > CONTENT_BYTES_MAX;
             let has_some = !part.content.is_empty();
@@ -368,6 +357,17 @@ impl Maker<'_> {
         }
         while is_full(&self.part, &piece.sources) && piece.sources.pop().is_some() {}
         self.part.add_sources(&piece.sources);
+    }
+
+    /// The most memory for a part. A second thread has room besides it if it takes no more than
+    /// half of that.
+    fn part_memory_max(&self) -> u64 {
+        let room = self.options.memory_bytes;
+        let room = room.saturating_sub(shared_memory(&self.encoders));
+        match thread_memory(&self.encoders, 2) {
+            second if second <= room / 2 => room - second,
+            _ => room,
+        }
     }
 
     /// Whether content of this length may be encoded when the patch is applied; from then on its
@@ -398,7 +398,7 @@ impl Maker<'_> {
     }
 
     fn copy(&mut self, at: u64, bytes: &[u8]) {
-        self.part.digest.update(bytes);
+        self.digest.update(bytes);
         let len = to_u64(bytes.len());
         self.part.push(Operation::Copy { at, bytes: len });
         self.part.new_bytes += len;
@@ -427,12 +427,11 @@ impl Maker<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let limit = self.options.memory_bytes;
-        let limit = limit.saturating_sub(shared_memory(&self.encoders));
+        let limit = self.part_memory_max();
         if self.part.new_bytes > 0 && self.part.memory_with(bytes.len(), &[]) > limit {
             self.close();
         }
-        self.part.digest.update(bytes);
+        self.digest.update(bytes);
         self.part.content.extend_from_slice(bytes);
         let len = to_u64(bytes.len());
         self.part.push(Operation::Take { bytes: len });
@@ -460,7 +459,7 @@ impl Maker<'_> {
             content,
             operations_bytes,
             new_bytes: part.new_bytes,
-            new_sha256: part.digest.finish(),
+            new_sha256: self.digest.clone().finish(),
             added: part.added,
         });
     }

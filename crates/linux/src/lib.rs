@@ -65,7 +65,7 @@ pub use read::{device_bytes, for_each_name, read_link_at, seek_data, seek_hole};
 pub use remove::{remove_dir_at, remove_tree_at, unlink_at};
 pub use rename::{exchange_at, rename_at, rename_new_at};
 pub use set::{set_mode, set_mode_at, set_owner, set_owner_at, set_times, set_times_at};
-pub use space::{allocate, discard, drop_cached, is_btrfs, page_bytes};
+pub use space::{allocate, begin_writing, discard, is_btrfs, page_bytes};
 pub use stat::{Stat, Timestamp, is_kernel_view, stat, stat_at};
 pub use sync::{sync, sync_file_system};
 pub use xattr::{

@@ -1,7 +1,8 @@
-//! The space of files and devices: allocating, punching and discarding it, and dropping it from the
-//! page cache; the file system it is on.
+//! The space of files and devices: allocating, punching and discarding it, and writing it early;
+//! the file system it is on.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 
 use rustix::fs::{self, Advice, FallocateFlags};
@@ -37,13 +38,14 @@ pub fn allocate(file: impl AsFd, mode: u32, offset: u64, len: u64) -> io::Result
     Ok(fs::fallocate(file, mode, offset, len)?)
 }
 
-/// Drops the pages of a file that are already on the medium from the cache, so that it is read from
-/// there.
+/// Begins to write a range of a file to the medium, without waiting for it. Pages of the range that
+/// are there already leave the cache.
 ///
 /// # Errors
 /// The kernel's error.
-pub fn drop_cached(file: impl AsFd) -> io::Result<()> {
-    Ok(fs::fadvise(file, 0, None, Advice::DontNeed)?)
+pub fn begin_writing(file: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+    let len = NonZeroU64::new(len);
+    Ok(fs::fadvise(file, offset, len, Advice::DontNeed)?)
 }
 
 /// Whether an open file or directory is on a btrfs.

@@ -11,20 +11,31 @@
 
 use std::io::{self, Read};
 
-use tree::{Error, Progress, ReadAt, Sha256, to_u64, to_usize};
+use tree::{Error, Parallel, Progress, ReadAt, Sha256, ordered, to_u64, to_usize};
 use zstd::{DecodeOptions, Dictionary};
 
-use crate::PatchError;
 use crate::block::{BlockCodec, SourceDecoder, decoder_bytes};
 use crate::destination::{Destination, new_io};
 use crate::encoder::Encoder;
+use crate::error::{PatchError, damaged};
 use crate::format::{
-    APPLY_MEMORY_BYTES, HEAD_BYTES, HEADER_BYTES, Header, Operation, OperationReader,
-    PART_HEADER_BYTES, PartHeader, Source, parse_sources, part_memory, prefix_bytes,
+    APPLY_MEMORY_BYTES, HEAD_BYTES, HEADER_BYTES, Header, PART_HEADER_BYTES, PartHeader, Source,
+    parse_sources, part_memory, prefix_bytes,
 };
+use crate::jobs::{Buffers, Files, JobMaker, Jobs, Made, buffer_bytes, is_in_one_file};
 
-/// Bytes that are copied at a time.
+/// Bytes of the memory for copying that a patch counts: of OLD, as many are verified at a time.
 const COPY_BYTES: usize = 256 << 10;
+/// Bytes of the new file that are sent to the medium together, while the next ones are made.
+const SYNC_BYTES: u64 = 4 << 20;
+/// The most threads, which share one result that waits for the next.
+const THREADS_MAX: usize = 4;
+/// Jobs in flight, and so buffers, for each thread.
+const JOBS_PER_THREAD: usize = 2;
+/// The stack of a thread that encodes zstd, which takes a few kilobytes of it.
+const STACK_BYTES: usize = 256 << 10;
+/// The stack of a thread with other encoders: libraries, some of which need more.
+const STACK_BYTES_OF_OTHERS: usize = 2 << 20;
 
 /// Bytes of memory for the buffers that all parts share.
 pub fn shared_memory(encoders: &[Encoder]) -> u64 {
@@ -60,17 +71,56 @@ fn encoder_memory(encoders: &[Encoder]) -> (usize, usize) {
 pub struct ApplyOptions {
     /// Bytes of memory that the buffers of a patch may take.
     pub memory_bytes: u64,
+    /// Threads, as far as their buffers have room in that memory, too.
+    pub parallel: Parallel,
 }
 
 impl Default for ApplyOptions {
     fn default() -> Self {
         ApplyOptions {
             memory_bytes: APPLY_MEMORY_BYTES,
+            parallel: Parallel::available(),
         }
     }
 }
 
-tree::setters!(ApplyOptions { memory_bytes: u64 });
+tree::setters!(ApplyOptions {
+    memory_bytes: u64,
+    parallel: Parallel
+});
+
+/// Bytes of memory that as many threads take besides [`shared_memory`].
+pub fn thread_memory(encoders: &[Encoder], threads: usize) -> u64 {
+    let (encoded, workspace) = encoder_memory(encoders);
+    let allocated = encoders.iter().map(Encoder::allocated_bytes).max();
+    let own = to_u64(workspace).saturating_add(allocated.unwrap_or(0));
+    let buffers = buffer_bytes(encoded).saturating_mul(JOBS_PER_THREAD);
+    let each = to_u64(buffers.saturating_add(stack_bytes(encoders))).saturating_add(own);
+    let shared = to_u64(COPY_BYTES.saturating_add(encoded)).saturating_add(own);
+    match threads {
+        0 | 1 => 0,
+        _ => each.saturating_mul(to_u64(threads)).saturating_sub(shared),
+    }
+}
+
+fn stack_bytes(encoders: &[Encoder]) -> usize {
+    if encoders.iter().all(|it| it.codec == BlockCodec::Zstd) {
+        STACK_BYTES
+    } else {
+        STACK_BYTES_OF_OTHERS
+    }
+}
+
+/// The threads that have room in these bytes of memory, one at least.
+fn threads(parallel: Parallel, encoders: &[Encoder], room: u64) -> Parallel {
+    let mut threads = parallel.threads().min(THREADS_MAX);
+    while thread_memory(encoders, threads) > room {
+        threads = threads.saturating_sub(1);
+    }
+    Parallel::new(threads)
+        .in_flight(threads.saturating_mul(JOBS_PER_THREAD))
+        .stack_bytes(stack_bytes(encoders))
+}
 
 /// The result in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,12 +211,17 @@ impl<R: Read> Patch<R> {
             is_resuming: new.resumes(),
             new,
             made: 0,
+            synced: 0,
             resumed: 0,
             digest: Sha256::new(),
             decoder: SourceDecoder::default(),
-            copied: vec![0; COPY_BYTES],
-            encoded: vec![0; encoded],
-            workspace: vec![0; workspace],
+            parallel: threads(
+                options.parallel,
+                &header.encoders,
+                allowed.saturating_sub(needed),
+            ),
+            buffers: Buffers::new(encoded),
+            workspace_bytes: workspace,
             progress,
         };
         let mut arena = vec![0; to_usize(needed.saturating_sub(shared))];
@@ -208,11 +263,6 @@ fn read_exact(input: &mut impl Read, buffer: &mut [u8], at: u64) -> Result<(), P
     })
 }
 
-/// A broken rule of the patch.
-fn damaged(what: &'static str, at: u64, got: u64) -> PatchError {
-    PatchError::Patch(Error::corrupt(what, at, got))
-}
-
 struct Applier<'a, R> {
     input: R,
     /// Bytes read of the patch.
@@ -224,12 +274,15 @@ struct Applier<'a, R> {
     is_resuming: bool,
     /// Bytes made of the new file.
     made: u64,
+    /// How far the new file is on its way to the medium.
+    synced: u64,
     resumed: u64,
+    /// Of the new file as far as it is made.
     digest: Sha256,
     decoder: SourceDecoder,
-    copied: Vec<u8>,
-    encoded: Vec<u8>,
-    workspace: Vec<u8>,
+    parallel: Parallel,
+    buffers: Buffers,
+    workspace_bytes: usize,
     progress: &'a dyn Progress,
 }
 
@@ -290,7 +343,8 @@ impl<R: Read> Applier<'_, R> {
             return Err(damaged(what, place, to_u64(frame.len())));
         }
         let (operations, content) = content.split_at(to_usize(part.operations_bytes));
-        if self.operate(operations, content, part, place)? != part.new_sha256 {
+        self.operate(operations, content, part, place)?;
+        if self.digest.clone().finish() != part.new_sha256 {
             return Err(damaged(
                 "part of the patch does not make its bytes",
                 place,
@@ -331,24 +385,24 @@ impl<R: Read> Applier<'_, R> {
         // The first bytes of a device are written last.
         let is_head = self.new.is_device() && self.made < to_u64(HEAD_BYTES);
         if !is_head {
-            let (mut found, mut whole) = (Sha256::new(), self.digest.clone());
+            let mut digest = self.digest.clone();
+            let mut buffer = self.buffers.take();
             let mut left = part.new_bytes;
             while left > 0 {
-                let at = self
-                    .made
-                    .saturating_add(part.new_bytes.saturating_sub(left));
-                let (chunk, _) = self.copied.split_at_mut(COPY_BYTES.min(to_usize(left)));
-                match self.new.read(chunk, at) {
+                let done = part.new_bytes.saturating_sub(left);
+                let len = buffer.len().min(to_usize(left));
+                let (chunk, _) = buffer.split_at_mut(len);
+                match self.new.read(chunk, self.made.saturating_add(done)) {
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                     Err(error) => return Err(new_io(error)),
                 }
-                found.update(chunk);
-                whole.update(chunk);
-                left = left.saturating_sub(to_u64(chunk.len()));
+                digest.update(chunk);
+                left = left.saturating_sub(to_u64(len));
             }
-            if left == 0 && found.finish() == part.new_sha256 {
-                self.digest = whole;
+            self.buffers.give(buffer);
+            if left == 0 && digest.clone().finish() == part.new_sha256 {
+                self.digest = digest;
                 self.made = self.made.saturating_add(part.new_bytes);
                 self.resumed = self.resumed.saturating_add(part.new_bytes);
                 self.progress.advance(0, part.new_bytes);
@@ -360,18 +414,9 @@ impl<R: Read> Applier<'_, R> {
         Ok(false)
     }
 
-    /// Reads bytes of OLD, or of NEW before `self.made`.
-    fn read(&self, buffer: &mut [u8], at: u64) -> Result<(), PatchError> {
-        match at.checked_sub(self.header.old_bytes) {
-            None => self.old.read_exact_at(buffer, at).map_err(PatchError::Old),
-            Some(at) => self.new.read(buffer, at).map_err(new_io),
-        }
-    }
-
-    /// Whether a range lies in one of the two files.
-    fn is_in_one_file(&self, at: u64, bytes: u64) -> bool {
-        let old = self.header.old_bytes;
-        at >= old || at.saturating_add(bytes) <= old
+    /// The bytes from which parts are made.
+    fn files(&self) -> Files<'_> {
+        Files::new(self.old, self.header, &self.new)
     }
 
     fn read_sources(
@@ -382,7 +427,7 @@ impl<R: Read> Applier<'_, R> {
         place: u64,
     ) -> Result<(), PatchError> {
         for source in sources {
-            if !self.is_in_one_file(source.at, source.stored_bytes.into()) {
+            if !is_in_one_file(self.header, source.at, source.stored_bytes.into()) {
                 let what = "source of the patch lies in two files";
                 return Err(damaged(what, place, source.at));
             }
@@ -394,11 +439,11 @@ impl<R: Read> Applier<'_, R> {
             let (part, rest) = prefix.split_at_mut(to_usize(source.prefix_bytes()));
             prefix = rest;
             if source.content_bytes == 0 {
-                self.read(part, source.at)?;
+                self.files().read(part, source.at)?;
                 continue;
             }
             let (stored, _) = stored.split_at_mut(to_usize(source.stored_bytes));
-            self.read(stored, source.at)?;
+            self.files().read(stored, source.at)?;
             if !self.decoder.decode(source.codec, part, stored) {
                 let what = "source of the patch is not a block of its length";
                 return Err(damaged(what, place, source.at));
@@ -407,125 +452,60 @@ impl<R: Read> Applier<'_, R> {
         Ok(())
     }
 
-    /// Runs the operations of a part. Returns the SHA-256 of the bytes that they make.
+    /// Runs the operations of a part: threads make the bytes, and this one writes them.
     fn operate(
         &mut self,
         operations: &[u8],
-        mut content: &[u8],
+        content: &[u8],
         part: &PartHeader,
         place: u64,
-    ) -> Result<[u8; 32], PatchError> {
-        let readable = self.header.old_bytes.saturating_add(self.made);
+    ) -> Result<(), PatchError> {
         let end = self.made.saturating_add(part.new_bytes);
-        let mut digest = Sha256::new();
-        let mut reader = OperationReader::new(operations, place);
-        while let Some(operation) = reader.next().map_err(PatchError::Patch)? {
-            let left = end.saturating_sub(self.made);
-            match operation {
-                Operation::Copy { at, bytes } => {
-                    if at.checked_add(bytes).is_none_or(|end| end > readable)
-                        || !self.is_in_one_file(at, bytes)
-                    {
-                        let what = "operation of the patch copies bytes that are not there";
-                        return Err(damaged(what, place, at));
-                    }
-                    check_room(bytes, left, place)?;
-                    self.copy(at, bytes, &mut digest)?;
+        let mut jobs = Jobs::new(self.header, operations, content, self.made, place);
+        let workspace_bytes = self.workspace_bytes;
+        let (new, buffers, digest) = (&self.new, &self.buffers, &mut self.digest);
+        let (made, synced) = (&mut self.made, &mut self.synced);
+        let maker = JobMaker {
+            files: Files::new(self.old, self.header, new),
+            buffers,
+            place,
+        };
+        let mut has_hole = false;
+        ordered(
+            self.parallel,
+            jobs.by_ref(),
+            || vec![0; workspace_bytes],
+            |workspace, job| maker.make(&job?, workspace),
+            |done: Made| {
+                let (bytes, _) = done.buffer.split_at(done.len);
+                if to_u64(bytes.len()) > end.saturating_sub(*made) {
+                    let what = "operations of the patch make more than their part";
+                    return Err(damaged(what, place, to_u64(bytes.len())));
                 }
-                Operation::Take { bytes } => {
-                    check_room(bytes, left, place)?;
-                    let taken = take(&mut content, bytes, place)?;
-                    self.emit(taken, &mut digest)?;
+                digest.update(bytes);
+                if done.is_zeros && new.skips_zeros() {
+                    has_hole = true;
+                } else {
+                    new.write(bytes, *made).map_err(new_io)?;
                 }
-                Operation::Encode { bytes, encoder } => {
-                    let taken = take(&mut content, bytes, place)?;
-                    self.encode(taken, encoder, left, place, &mut digest)?;
+                *made = made.saturating_add(to_u64(bytes.len()));
+                buffers.give(done.buffer);
+                let waiting = made.saturating_sub(*synced);
+                if waiting >= SYNC_BYTES {
+                    new.begin_sync(*synced, waiting);
+                    *synced = *made;
                 }
-                Operation::Zeros { bytes } => {
-                    check_room(bytes, left, place)?;
-                    self.zeros(bytes, &mut digest)?;
-                }
-            }
-        }
-        if self.made != end || !content.is_empty() {
+                Ok(())
+            },
+        )?;
+        if self.made != end || !jobs.is_used_up() {
             let what = "operations of the patch make another length than their part";
             return Err(damaged(what, place, self.made));
         }
-        self.progress.advance(0, part.new_bytes);
-        Ok(digest.finish())
-    }
-
-    fn emit(&mut self, bytes: &[u8], digest: &mut Sha256) -> Result<(), PatchError> {
-        digest.update(bytes);
-        self.digest.update(bytes);
-        self.new.write(bytes, self.made).map_err(new_io)?;
-        self.made = self.made.saturating_add(to_u64(bytes.len()));
-        Ok(())
-    }
-
-    fn copy(&mut self, at: u64, bytes: u64, digest: &mut Sha256) -> Result<(), PatchError> {
-        let mut buffer = std::mem::take(&mut self.copied);
-        let mut done = 0u64;
-        while done < bytes {
-            let left = to_usize(bytes.saturating_sub(done));
-            let (chunk, _) = buffer.split_at_mut(COPY_BYTES.min(left));
-            self.read(chunk, at.saturating_add(done))?;
-            self.emit(chunk, digest)?;
-            done = done.saturating_add(to_u64(chunk.len()));
-        }
-        self.copied = buffer;
-        Ok(())
-    }
-
-    fn zeros(&mut self, bytes: u64, digest: &mut Sha256) -> Result<(), PatchError> {
-        let mut buffer = std::mem::take(&mut self.copied);
-        buffer.fill(0);
-        let mut left = bytes;
-        while left > 0 {
-            let (chunk, _) = buffer.split_at(COPY_BYTES.min(to_usize(left)));
-            if self.new.skips_zeros() {
-                digest.update(chunk);
-                self.digest.update(chunk);
-                self.made = self.made.saturating_add(to_u64(chunk.len()));
-            } else {
-                self.emit(chunk, digest)?;
-            }
-            left = left.saturating_sub(to_u64(chunk.len()));
-        }
-        if self.new.skips_zeros() {
+        if has_hole {
             self.new.cut(self.made).map_err(new_io)?;
         }
-        self.copied = buffer;
-        Ok(())
-    }
-
-    fn encode(
-        &mut self,
-        content: &[u8],
-        encoder: usize,
-        left: u64,
-        place: u64,
-        digest: &mut Sha256,
-    ) -> Result<(), PatchError> {
-        let Some(by) = self.header.encoders.get(encoder) else {
-            let what = "operation of the patch names an encoder that is not there";
-            return Err(damaged(what, place, to_u64(encoder)));
-        };
-        let bytes = to_u64(content.len());
-        if bytes > by.content_bytes_max.into() {
-            let what = "operation of the patch encodes more than its encoder may";
-            return Err(damaged(what, place, bytes));
-        }
-        let mut encoded = std::mem::take(&mut self.encoded);
-        let len = by.encode(&mut encoded, content, &mut self.workspace);
-        let frame = len.and_then(|len| encoded.get(..len));
-        let Some(frame) = frame else {
-            let what = "operation of the patch encodes in too little memory";
-            return Err(damaged(what, place, bytes));
-        };
-        check_room(to_u64(frame.len()), left, place)?;
-        self.emit(frame, digest)?;
-        self.encoded = encoded;
+        self.progress.advance(0, part.new_bytes);
         Ok(())
     }
 
@@ -553,23 +533,4 @@ impl<R: Read> Applier<'_, R> {
             resumed_bytes: self.resumed,
         })
     }
-}
-
-fn check_room(bytes: u64, left: u64, place: u64) -> Result<(), PatchError> {
-    if bytes > left {
-        let what = "operations of the patch make more than their part";
-        return Err(damaged(what, place, bytes));
-    }
-    Ok(())
-}
-
-/// The next bytes of the content.
-fn take<'a>(content: &mut &'a [u8], bytes: u64, place: u64) -> Result<&'a [u8], PatchError> {
-    let taken = content.split_at_checked(to_usize(bytes));
-    let Some((taken, rest)) = taken else {
-        let what = "operations of the patch take more than their content";
-        return Err(damaged(what, place, bytes));
-    };
-    *content = rest;
-    Ok(taken)
 }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linux::OpenFlags;
 use tree::{Error, Output, OutputKind, OutputTarget, ReadAt, Result, Sha256, to_u64, to_usize};
@@ -25,7 +25,7 @@ const PARTIAL: &[u8] = b".restow-partial";
 pub struct Destination {
     output: Output,
     /// The path of a device, and its first bytes, which are written last.
-    device: Option<(PathBuf, Vec<u8>)>,
+    device: Option<(PathBuf, Mutex<Vec<u8>>)>,
     resumes: bool,
 }
 
@@ -66,7 +66,7 @@ impl Destination {
         }
         Ok(Destination {
             output,
-            device: is_device.then(|| (to.to_owned(), vec![0; HEAD_BYTES])),
+            device: is_device.then(|| (to.to_owned(), Mutex::new(vec![0; HEAD_BYTES]))),
             resumes: resume,
         })
     }
@@ -100,10 +100,11 @@ impl Destination {
         Ok(())
     }
 
-    pub(crate) fn write(&mut self, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
-        if let Some((_, head)) = &mut self.device
+    pub(crate) fn write(&self, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+        if let Some((_, head)) = &self.device
             && at < to_u64(HEAD_BYTES)
         {
+            let mut head = lock(head);
             let from = to_usize(at);
             let len = bytes.len().min(HEAD_BYTES - from);
             head[from..from + len].copy_from_slice(&bytes[..len]);
@@ -114,6 +115,11 @@ impl Destination {
             return Ok(());
         }
         self.output.write_all_at(bytes, at)
+    }
+
+    /// Begins to bring written bytes to the medium.
+    pub(crate) fn begin_sync(&self, at: u64, bytes: u64) {
+        self.output.begin_sync(at, bytes);
     }
 
     /// Whether zeros need not be written to a file that ends before them.
@@ -131,6 +137,7 @@ impl Destination {
         if let Some((_, head)) = &self.device
             && at < to_u64(HEAD_BYTES)
         {
+            let head = lock(head);
             let from = to_usize(at);
             let len = buffer.len().min(HEAD_BYTES - from);
             let (first, rest) = buffer.split_at_mut(len);
@@ -150,6 +157,7 @@ impl Destination {
             self.output.set_len(header.new_bytes).map_err(new_io)?;
             return self.output.commit().map_err(PatchError::New);
         };
+        let head = lock(head);
         let head = &head[..HEAD_BYTES.min(to_usize(header.new_bytes))];
         self.output.commit().map_err(PatchError::New)?;
         let device = File::open(path).map_err(new_io)?;
@@ -177,6 +185,10 @@ impl Destination {
             Err(PatchError::ReadBack)
         }
     }
+}
+
+fn lock(head: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    head.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn new_io(error: io::Error) -> PatchError {
@@ -268,6 +280,10 @@ impl OutputTarget for PartialFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
+    }
+
+    fn begin_sync(&self, at: u64, len: u64) {
+        _ = linux::begin_writing(&self.file, at, len);
     }
 
     fn reader(&self) -> io::Result<Arc<dyn ReadAt>> {

@@ -129,3 +129,8 @@ impl fmt::Display for Hex<'_> {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
+
+/// A broken rule of the patch.
+pub(crate) fn damaged(what: &'static str, at: u64, got: u64) -> PatchError {
+    PatchError::Patch(tree::Error::corrupt(what, at, got))
+}

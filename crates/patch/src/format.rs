@@ -12,12 +12,12 @@
 use tree::{Error, Result, sha256, to_u64, to_usize};
 
 use crate::BlockCodec;
-pub use crate::apply::shared_memory;
+pub use crate::apply::{shared_memory, thread_memory};
 use crate::encoder::Encoder;
 
 /// The first bytes: no text, and changed by a transfer as text.
 const MAGIC: [u8; 8] = *b"\x89RPATCH\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes of memory that the buffers of a patch take at most, unless more are allowed: with the
 /// program itself, less than 16 MB.
@@ -163,9 +163,9 @@ fn parse_encoder(fields: &mut Fields<'_>) -> Result<Encoder> {
 pub struct PartHeader {
     /// Of all bytes of the part after this digest.
     pub sha256: [u8; 32],
-    /// Of the bytes of NEW that the part makes.
+    /// Of the bytes of NEW from its beginning to the end of the part.
     pub new_sha256: [u8; 32],
-    /// Their number.
+    /// The number of bytes of NEW that the part makes.
     pub new_bytes: u64,
     /// The length of the list of sources.
     pub sources_bytes: u32,

@@ -7,6 +7,7 @@ mod destination;
 mod encoder;
 mod error;
 pub mod format;
+mod jobs;
 
 pub use apply::{Applied, ApplyOptions, Patch};
 pub use block::{BlockCodec, SourceDecoder, XZ_DICTIONARY_BYTES_MAX, xz_settings};

@@ -5,7 +5,7 @@ use testkit::Rng;
 
 use codec::{Encoder, Filters, Settings};
 
-use super::{applied, image, image_of, made, options, text};
+use super::{applied, applied_by, image, image_of, made, options, text};
 
 /// Two versions: a block in the middle changes, and later ones move.
 fn versions() -> (Vec<u8>, Vec<u8>) {
@@ -69,6 +69,12 @@ fn the_patch_does_not_depend_on_threads() {
     let (old, new) = (image(&old, 131_072, 3), image(&new, 131_072, 3));
     let (patch, _) = made(&old, &new, &options(1));
     assert!(patch == made(&old, &new, &options(3)).0);
+    for threads in 1..5 {
+        assert!(
+            applied_by(threads, &old, &patch).unwrap() == new,
+            "{threads}"
+        );
+    }
 }
 
 #[test]

@@ -67,9 +67,13 @@ fn made(old: &[u8], new: &[u8], options: &DeltaOptions) -> (Vec<u8>, DeltaSummar
 }
 
 fn applied(old: &[u8], patch: &[u8]) -> Result<Vec<u8>, PatchError> {
+    applied_by(3, old, patch)
+}
+
+fn applied_by(threads: usize, old: &[u8], patch: &[u8]) -> Result<Vec<u8>, PatchError> {
     let result = MemoryResult::default();
     let destination = Destination::of(result.output());
-    let options = ApplyOptions::default();
+    let options = ApplyOptions::default().parallel(Parallel::new(threads));
     let patch = Patch::open(patch)?;
     patch.apply(&old.to_vec(), destination, &options, &NoProgress)?;
     Ok(result.take())

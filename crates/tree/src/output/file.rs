@@ -249,6 +249,11 @@ impl OutputTarget for FileTarget {
         })
     }
 
+    fn begin_sync(&self, at: u64, len: u64) {
+        // Errors are those of the sync at the end.
+        _ = linux::begin_writing(&self.file, at, len);
+    }
+
     fn sync(&self) -> io::Result<()> {
         match linux::sync(&self.file) {
             // Pipes and terminals cannot be synced.

@@ -178,6 +178,12 @@ impl Output {
         self.0.set_len(bytes)
     }
 
+    /// Begins to bring `len` bytes at the byte offset `at` to the medium, so that the commit has
+    /// less to wait for; they are not kept in memory for later.
+    pub fn begin_sync(&self, at: u64, len: u64) {
+        self.0.begin_sync(at, len);
+    }
+
     /// Waits until everything is on the medium, before the first of several outputs is committed
     /// that belong together.
     ///

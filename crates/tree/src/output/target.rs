@@ -80,6 +80,12 @@ pub trait OutputTarget: ReadAt + Debug {
     /// The medium's error; a stream cannot be read back.
     fn reader(&self) -> io::Result<Arc<dyn ReadAt>>;
 
+    /// Begins to bring written bytes to the medium, so that [`OutputTarget::sync`] has less to wait
+    /// for. It may do nothing.
+    fn begin_sync(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Waits until everything that was written is on the medium.
     ///
     /// # Errors

@@ -17,6 +17,8 @@ use std::thread;
 pub struct Parallel {
     threads: NonZeroUsize,
     in_flight: NonZeroUsize,
+    /// 0: as the standard library has it.
+    stack_bytes: usize,
 }
 
 impl Parallel {
@@ -26,6 +28,15 @@ impl Parallel {
         Parallel {
             threads,
             in_flight: threads.saturating_mul(NonZeroUsize::MIN.saturating_add(3)),
+            stack_bytes: 0,
+        }
+    }
+
+    /// Sets the size of the stack of each thread, where memory is short.
+    pub fn stack_bytes(self, stack_bytes: usize) -> Parallel {
+        Parallel {
+            stack_bytes,
+            ..self
         }
     }
 
@@ -114,7 +125,10 @@ where
         let _closing = Closing(&room);
         let mut spawned = 0;
         for _ in 0..parallel.threads.get() {
-            let worker = thread::Builder::new().name("worker".into());
+            let mut worker = thread::Builder::new().name("worker".into());
+            if parallel.stack_bytes > 0 {
+                worker = worker.stack_size(parallel.stack_bytes);
+            }
             let run = || room.work(&workspace, &work);
             spawned += usize::from(worker.spawn_scoped(scope, run).is_ok());
         }
