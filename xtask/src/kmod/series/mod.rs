@@ -264,7 +264,9 @@ fn sources(tree: &Path) -> Result<BTreeMap<String, String>, String> {
         }
     }
     if let Some(text) = sources.get_mut("restow_kunit.c") {
-        *text = text.replace("@vectors@\n", &vectors()?);
+        let (vectors, content_max) = vectors()?;
+        *text = (text.replace("@vectors@\n", &vectors))
+            .replace("@content_max@", &content_max.to_string());
     }
     Ok(sources)
 }
@@ -310,10 +312,11 @@ fn exports(list: &str, header: &str) -> String {
 }
 
 /// Elements of the table of frames: those of the tests of zstd that are short and need no
-/// dictionary.
-fn vectors() -> Result<String, String> {
+/// dictionary; and the length of the longest content.
+fn vectors() -> Result<(String, usize), String> {
     let folder = root().join("crates/zstd/testdata");
     let mut text = String::new();
+    let mut content_max = 0;
     for row in read(&folder.join("README.md"))?.lines() {
         let cells: Vec<&str> = row.split(" | ").collect();
         let [file, result, what] = cells[..] else {
@@ -337,6 +340,7 @@ fn vectors() -> Result<String, String> {
         let (length, hash) = content.map_or(("0", "0"), |(length, hash)| {
             (length, hash.trim_end_matches('`'))
         });
+        content_max = content_max.max(length.parse().unwrap_or(0));
         let lines: Vec<String> = (frame.chunks(16))
             .map(|bytes| {
                 bytes
@@ -352,7 +356,7 @@ fn vectors() -> Result<String, String> {
             content.is_some(),
         );
     }
-    Ok(text)
+    Ok((text, content_max))
 }
 
 /// The list of maintainers with an entry of ours for these files, where it belongs by its name.
@@ -470,11 +474,18 @@ mod tests {
             "lib/restow/zstd_main.c",
             "DECOMPRESS)\nEXPORT(zstd_is_error);\n#endif",
         );
+        // Called by crypto/zstd.c.
+        has(
+            "lib/restow/zstd_main.c",
+            "\nEXPORT_SYMBOL_GPL(ZSTD_isError);\n",
+        );
         has("lib/restow/xxhash_main.c", "\nEXPORT(xxh64);\n");
         has(
             "lib/restow/restow_kunit.c",
             ", true, 500, 0x77cc80c704cb48d3ULL },\n",
         );
+        // A frame of 31 bytes; 128 KiB are too few.
+        has("lib/restow/restow_kunit.c", "#define CONTENT_MAX 131080\n");
         // The crates that Kbuild compiles, as far as the types.
         for (name, features, known) in [
             ("xxhash", "", ""),

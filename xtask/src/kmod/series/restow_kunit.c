@@ -7,7 +7,7 @@
 #include <linux/zstd.h>
 
 /* No frame has more content. */
-#define CONTENT_MAX (128 << 10)
+#define CONTENT_MAX @content_max@
 /* The length of the text that is compressed. */
 #define TEXT_SIZE 20000
 

@@ -30,6 +30,22 @@
 @decompress@
 #endif
 
+/*
+ * What the common part of lib/zstd exports under the names of the C library:
+ * crypto/zstd.c calls one of them.
+ */
+unsigned int ZSTD_isError(size_t result)
+{
+	return result > (size_t)-ZSTD_error_maxCode;
+}
+EXPORT_SYMBOL_GPL(ZSTD_isError);
+
+ZSTD_ErrorCode ZSTD_getErrorCode(size_t result)
+{
+	return ZSTD_isError(result) ? (ZSTD_ErrorCode)(0 - result) : ZSTD_error_no_error;
+}
+EXPORT_SYMBOL_GPL(ZSTD_getErrorCode);
+
 /* Of the crate ffi: the processor must have BMI1, BMI2 and LZCNT. */
 void zstd_assume_bmi(void);
 
