@@ -36,6 +36,8 @@ const DRIVERS: &[&str] = &[
     "virtio_pci",
     "virtio_blk",
     "libcrc32c",
+    // Of arm64.
+    "xor-neon",
     "xor",
     "raid6_pq",
     "zsmalloc",

@@ -63,5 +63,11 @@ static int __init restow_zstd_init(void)
 }
 core_initcall(restow_zstd_init);
 
+/* A module without this cannot be unloaded. */
+static void __exit restow_zstd_exit(void)
+{
+}
+module_exit(restow_zstd_exit);
+
 MODULE_DESCRIPTION("Zstandard in Rust");
 MODULE_LICENSE("Dual MIT/GPL");
