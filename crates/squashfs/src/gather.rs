@@ -21,6 +21,9 @@ pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 const BATCH_BYTES: usize = 256 << 10;
 /// How many files a batch has at most.
 const BATCH_FILES: usize = 512;
+/// How many earlier files with the same key a file is compared with. There are rarely several,
+/// unless somebody makes them.
+const COMPARED_MAX: u32 = 4;
 /// The tables of known files: a table takes three times its room while it grows, and these do so
 /// one after another.
 const KNOWN_TABLES: usize = 64;
@@ -59,7 +62,7 @@ pub(crate) struct Gather<'a> {
     /// The number of the fragment block that is being filled.
     number: u32,
     /// The first small file with this hash of its content, of which 6 bits choose the table and
-    /// others are the key. Hashes of two contents that agree in these can only hide a duplicate.
+    /// others are the key; of another content with the same key, the next key.
     known: Vec<HashMap<u32, FileId>>,
     /// How many files equal an earlier one.
     pub(crate) duplicates: u64,
@@ -196,16 +199,19 @@ impl<'a> Gather<'a> {
     fn pack(&mut self, part: &PackedTail, bytes: &[u8]) -> Result<()> {
         if part.is_hashed {
             let table = (part.hash >> 32) as usize % KNOWN_TABLES;
-            let key = part.hash as u32;
-            match self.known[table].get(&key).copied() {
-                Some(original) if self.is_equal(original, bytes)? => {
-                    self.plan.show(part.file, original);
-                    self.duplicates += 1;
-                    return Ok(());
-                }
-                Some(_) => {}
-                None => {
-                    self.known[table].insert(key, part.file);
+            for more in 0..COMPARED_MAX {
+                let key = (part.hash as u32).wrapping_add(more);
+                match self.known[table].get(&key).copied() {
+                    Some(original) if self.is_equal(original, bytes)? => {
+                        self.plan.show(part.file, original);
+                        self.duplicates += 1;
+                        return Ok(());
+                    }
+                    Some(_) => {}
+                    None => {
+                        self.known[table].insert(key, part.file);
+                        break;
+                    }
                 }
             }
         }
