@@ -40,7 +40,9 @@ pub use ::btrfs::{ChecksumType, CreateSummary as BtrfsSummary, NewSubvolume, Pro
 pub use ::erofs::{ErofsSummary, Kernel};
 pub use ::oci::{Digest, LayerFormat, Platform, WrittenImage};
 pub use ::sendstream::Version;
-pub use ::squashfs::{CreateSummary as SquashfsSummary, Fragments, flags as squashfs_flags};
+pub use ::squashfs::{
+    CreateSummary as SquashfsSummary, Fragments, PartNumber, flags as squashfs_flags,
+};
 pub use address::{Address, ImageDestination, is_same_file};
 pub use check::{ArchiveCheck, check, check_archive, verify_image};
 pub use check_images::{ImagesCheck, check_images};

@@ -97,6 +97,17 @@ pub(crate) struct EncodedBlock {
 }
 
 impl EncodedBlock {
+    /// The block at the start of a buffer that has this size word.
+    pub(crate) fn of_word(word: u32, buffer: Vec<u8>) -> EncodedBlock {
+        EncodedBlock {
+            buffer,
+            len: (word & !BLOCK_PLAIN) as usize,
+            plain: word & BLOCK_PLAIN != 0,
+            kept: KeptCount::default(),
+            reused: false,
+        }
+    }
+
     /// The size word.
     pub(crate) fn word(&self) -> u32 {
         self.len as u32 | if self.plain { BLOCK_PLAIN } else { 0 }

@@ -1,6 +1,7 @@
 //! Plans the data to store and its order: a pure function of the inventory and the options.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use codec::{Algorithm, Filters};
 use tree::edit::PackingChoice;
@@ -480,15 +481,36 @@ impl DataLayout {
         }
     }
 
+    /// The content of all files whose data is stored, in bytes.
+    pub(crate) fn content_bytes(&self, inventory: &Inventory) -> u64 {
+        self.files.iter().map(|&file| inventory.size(file)).sum()
+    }
+
     /// The jobs in order. The jobs of a file are consecutive.
     pub(crate) fn jobs<'a>(
         &'a self,
         inventory: &'a Inventory<'a>,
     ) -> impl Iterator<Item = BlockJob> + 'a {
+        self.jobs_in(inventory, 0..u64::MAX, true)
+    }
+
+    /// The jobs that begin in a range of the content of all files. A fragment block begins where
+    /// the next data does. Without `asks`, the source is not asked for extents: there is a job for
+    /// each block, and holes have content, too.
+    pub(crate) fn jobs_in<'a>(
+        &'a self,
+        inventory: &'a Inventory<'a>,
+        range: Range<u64>,
+        asks: bool,
+    ) -> impl Iterator<Item = BlockJob> + 'a {
         let mut fragments = self.fragments.iter().peekable();
+        let mut file_at = 0;
         (0..=self.files.len()).flat_map(move |index| {
             let mut jobs = Vec::new();
             while let Some(fragment) = fragments.next_if(|fragment| fragment.after == index) {
+                if !range.contains(&file_at) {
+                    continue;
+                }
                 let number = fragment.number;
                 jobs.push(match &fragment.content {
                     FragmentContent::Tails(tails) => BlockJob::Fragment {
@@ -510,8 +532,20 @@ impl DataLayout {
                     &FragmentContent::Old(fragment) => BlockJob::OldFragment { number, fragment },
                 });
             }
-            let file = self.files.get(index);
-            let file = file.map(|&file| self.file_jobs(inventory, file));
+            let file = self.files.get(index).map(|&file| {
+                let mut jobs = self.file_jobs(inventory, file);
+                let block_at = |at: u64| {
+                    let offset = at.saturating_sub(file_at);
+                    offset
+                        .div_ceil(self.block_bytes)
+                        .saturating_mul(self.block_bytes)
+                };
+                jobs.offset = block_at(range.start);
+                jobs.end = jobs.end.min(block_at(range.end));
+                jobs.extents = jobs.extents.filter(|_| asks);
+                file_at += inventory.size(file);
+                jobs
+            });
             jobs.into_iter().chain(file.into_iter().flatten())
         })
     }
@@ -525,7 +559,7 @@ impl DataLayout {
             offset: 0,
             block_bytes: self.block_bytes,
             keep: self.keep,
-            extents: inventory.extents(file),
+            extents: Some(inventory.extents(file)),
         }
     }
 }
@@ -538,7 +572,8 @@ pub(crate) struct FileJobs<'a> {
     offset: u64,
     block_bytes: u64,
     keep: Option<Algorithm>,
-    extents: Extents<'a>,
+    /// `None` if the source is not asked.
+    extents: Option<Extents<'a>>,
 }
 
 impl Iterator for FileJobs<'_> {
@@ -552,7 +587,8 @@ impl Iterator for FileJobs<'_> {
         let first = offset == 0;
         // For a file of one block, asking costs more than the read that it may save.
         let is_asked = self.end > self.block_bytes || self.keep.is_some();
-        let extent = match is_asked.then(|| self.extents.covering(offset)).transpose() {
+        let extents = self.extents.as_mut().filter(|_| is_asked);
+        let extent = match extents.map(|it| it.covering(offset)).transpose() {
             Ok(extent) => extent,
             Err(error) => {
                 self.offset = self.end;

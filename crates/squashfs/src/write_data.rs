@@ -11,7 +11,8 @@ use zerocopy::FromZeros;
 use crate::encode::{BlockEncoder, BlockResult, EncodedBlock};
 use crate::gather::Gather;
 use crate::image_writer::ImageWriter;
-use crate::plan::DataLayout;
+use crate::part::{PartBlocks, Parts};
+use crate::plan::{BlockJob, DataLayout};
 use crate::raw::{self, BLOCK_PLAIN};
 use crate::reuse::OldBlocks;
 use crate::superblock::SUPERBLOCK_BYTES;
@@ -173,6 +174,75 @@ impl ImageWriter<'_> {
             },
         )?;
         self.summary.image.duplicates += gather.into_inner().duplicates;
+        self.finish_data(plan);
+        data.sort();
+        Ok(data)
+    }
+
+    /// Writes the files' data, which others have encoded.
+    pub(crate) fn join_data(
+        &mut self,
+        plan: &DataLayout,
+        parts: Parts<'_>,
+        progress: &dyn Progress,
+    ) -> Result<PlacedData> {
+        let (inventory, options) = (self.inventory, self.options);
+        let block_bytes = options.block_bytes as usize;
+        let mut data = PlacedData::new(plan.fragment_count());
+        let work = BlockEncoder {
+            content: ContentReader::new(inventory, block_bytes, false),
+            options,
+            old: None,
+        };
+        let (mut mark, mut blocks) = (None, PartBlocks::new(parts));
+        let mut next = |content_bytes| -> Result<Option<EncodedBlock>> {
+            let mut buffer = work.content.buffer();
+            let word = blocks.next(content_bytes, &mut buffer)?;
+            if word == 0 {
+                work.content.recycle(buffer);
+                return Ok(None);
+            }
+            Ok(Some(EncodedBlock::of_word(word, buffer)))
+        };
+        for job in plan.jobs_in(inventory, 0..u64::MAX, false) {
+            let fragment = |number, stored: Option<EncodedBlock>, len, files| {
+                const HOLE: Error = Error::Inconsistent("a part has a hole for a fragment block");
+                Ok::<_, Error>(BlockResult::Fragment {
+                    number,
+                    stored: stored.ok_or(HOLE)?,
+                    len,
+                    files,
+                    lost: Vec::new(),
+                })
+            };
+            let done = match job {
+                BlockJob::Block {
+                    file, first, len, ..
+                } => BlockResult::Block {
+                    file,
+                    first,
+                    len,
+                    stored: next(Some(len))?,
+                },
+                BlockJob::Fragment { number, tails } => {
+                    let sizes = tails.iter().map(|&file| inventory.size(file));
+                    let len = sizes.map(|size| size as usize % block_bytes).sum();
+                    fragment(number, next(Some(len))?, len, tails.len())?
+                }
+                BlockJob::KeepFragment {
+                    number, len, files, ..
+                } => fragment(number, next(None)?, len, files)?,
+                _ => return Err(Error::Inconsistent("a plan without extents has other jobs")),
+            };
+            self.take_done(
+                done,
+                (&mut data, &mut mark),
+                &|_| Vec::new(),
+                &work,
+                progress,
+            )?;
+        }
+        blocks.finish()?;
         self.finish_data(plan);
         data.sort();
         Ok(data)

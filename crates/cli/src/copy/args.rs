@@ -11,7 +11,7 @@ use clap::builder::{PathBufValueParser, PossibleValue, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
 use codec::{Packer, Wrapper};
-use restow::{Address, CopyOptions, Format, LayerFormat, Version, subvolume_name};
+use restow::{Address, CopyOptions, Format, LayerFormat, PartNumber, Version, subvolume_name};
 use tree::OutputPath;
 use tree::json::Json;
 
@@ -189,6 +189,19 @@ pub(crate) struct Copy {
     #[command(flatten)]
     pub(crate) squashfs: SquashfsArgs,
 
+    /// Make only part I of N of the image, so that each can be made on another machine
+    ///
+    /// DST holds the compressed blocks of an equal share of the content, for --parts. All machines
+    /// need the same files, by names, sizes and modification times, and the same options. Part 0
+    /// lists the equal files alone: with --parts, the others need not search them.
+    #[arg(long, value_name = "I/N", value_parser = part, conflicts_with = "verbose", help_heading = "SquashFS images")]
+    part: Option<PartNumber>,
+
+    /// Join all parts of the image, which becomes the one that a single machine would make; no
+    /// content in SRC is read (repeatable; of a directory, the files in it that end in `.part`)
+    #[arg(long, value_name = "PART", help_heading = "SquashFS images")]
+    parts: Vec<PathBuf>,
+
     #[command(flatten)]
     pub(crate) btrfs: BtrfsArgs,
 
@@ -307,7 +320,15 @@ impl ValueEnum for DestinationFormat {
 impl Copy {
     /// The format that was chosen.
     pub(crate) fn format(&self) -> Option<Format> {
-        self.to.map(|format| format.0)
+        let chosen = self.to.map(|format| format.0);
+        if self.part.is_none() || chosen.is_some() {
+            return chosen;
+        }
+        // A part has any name, but not that of another image.
+        match Format::of(&self.dst, None) {
+            Ok(format) if format != Format::Dir => None,
+            _ => Some(Format::Squashfs),
+        }
     }
 
     /// The options of the source, with those for damaged ones, and without those of a container
@@ -359,6 +380,8 @@ impl Copy {
         match format {
             Format::Squashfs => {
                 self.squashfs.set(&self.image, &mut options)?;
+                options.part = self.part;
+                options.parts.clone_from(&self.parts);
                 if self.image.dual {
                     let codec = options.squashfs.compression;
                     self.erofs.set_dual(codec, &mut options)?;
@@ -494,6 +517,14 @@ impl Copy {
     }
 }
 
+/// The argument of `--part`.
+fn part(words: &str) -> Result<PartNumber> {
+    let (number, of) = words.split_once('/').unwrap_or_default();
+    let number = number.parse().ok().zip(of.parse().ok());
+    let number = number.and_then(|(number, of)| PartNumber::new(number, of));
+    number.context("must be I/N, from 1/N to N/N, or 0/N")
+}
+
 /// Whether an address names a container image by a word.
 fn is_image(address: &Path) -> bool {
     Address::of(address).is_ok_and(|address| address.is_container_image())
@@ -546,7 +577,7 @@ const OF_EROFS: [&str; 5] = ["uuid", "label", "block_size", "mkfs_time", "align"
 const NOT_OF_EROFS: [&str; 2] = ["trust_mtime", "dual"];
 
 /// Options of images that do not apply to images in layers.
-const NOT_OF_LAYERS: [&str; 4] = ["dual", "offset", "verity", "verity_salt"];
+const NOT_OF_LAYERS: [&str; 6] = ["dual", "offset", "part", "parts", "verity", "verity_salt"];
 
 /// Options for directories that do not apply to a single file.
 const OF_DIRECTORIES: [&str; 10] = [

@@ -36,6 +36,7 @@ mod overlayfs; // layers of overlayfs, beside mounts of Linux
 mod overwrite; // files, links, devices and streams that are written over
 mod packed; // compressed archives
 mod partitions; // images in partitions of disk images
+mod parts; // images that several machines make
 mod pass_through; // encoded data that goes from one format into another
 mod plan; // predictions, compared with copies
 mod plan_real; // the same for real trees, with times

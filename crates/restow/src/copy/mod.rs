@@ -12,6 +12,7 @@ mod layer;
 mod note;
 mod options;
 mod packed;
+mod parts;
 mod reuse;
 mod squashfs;
 mod stream;

@@ -15,7 +15,7 @@ use tree::{
 };
 
 use super::format::Format;
-use crate::{Error, RemoteOptions, Result, UploadOptions, VerityOptions, text};
+use crate::{Error, PartNumber, RemoteOptions, Result, UploadOptions, VerityOptions, text};
 
 /// How a tree is copied. Options for another format than that of the destination have no effect.
 #[derive(Debug)]
@@ -76,6 +76,11 @@ pub struct CopyOptions {
     pub mkfs_time: Option<u32>,
     /// SquashFS images: the order of file data.
     pub priorities: Option<Priorities>,
+    /// SquashFS images: make this part of the image instead of the whole.
+    pub part: Option<PartNumber>,
+    /// SquashFS images: the parts to join, or directories with files that end in `.part`. For a
+    /// part, one that lists the equal files, which are then not searched.
+    pub parts: Vec<PathBuf>,
     /// btrfs images: the format's own options. Those above count for both.
     pub btrfs: btrfs::Options,
     /// btrfs images: the further devices of the file system, new files or block devices, of which
@@ -188,6 +193,8 @@ impl Default for CopyOptions {
             erofs: erofs::Options::default(),
             mkfs_time: None,
             priorities: None,
+            part: None,
+            parts: Vec::new(),
             btrfs: btrfs::Options::default(),
             devices: Vec::new(),
             dual: false,
@@ -230,6 +237,8 @@ setters!(CopyOptions {
     erofs: erofs::Options,
     mkfs_time: Option<u32>,
     priorities: Option<Priorities>,
+    part: Option<PartNumber>,
+    parts: Vec<PathBuf>,
     btrfs: btrfs::Options,
     devices: Vec<PathBuf>,
     dual: bool,

@@ -5,7 +5,7 @@ use tree::Progress;
 
 use super::job::CopyJob;
 use super::summary::{CopySummary, Unpreserved, lost_xattrs};
-use super::{dual, reuse};
+use super::{dual, parts, reuse};
 use crate::error::refuse;
 use crate::{Error, Result, text};
 
@@ -21,12 +21,21 @@ pub(super) fn write(
     progress: &dyn Progress,
     warn: &mut dyn FnMut(Error),
 ) -> Result<CopySummary> {
+    parts::refuse_dependent(job.options)?;
     let options = options(job, warn)?;
+    if let Some(part) = job.options.part {
+        return parts::write(job, &options, part, progress);
+    }
+    let parts = parts::all(job, &options)?;
     let tree = job.tree_output()?;
     let mut output = job.output()?;
     let parallel = job.options.parallel;
-    let made = squashfs::create(&job.inventory, &options, parallel, progress, &mut output);
-    let mut made = job.name_error(made)?;
+    let mut made = if parts.is_empty() {
+        let made = squashfs::create(&job.inventory, &options, parallel, progress, &mut output);
+        job.name_error(made)?
+    } else {
+        parts::join(job, &options, &parts, progress, &mut output)?
+    };
     let face = dual::add(job, &mut output, made.image.image_bytes)?;
     if let Some(face) = &face {
         made.image.image_bytes = face.image.image_bytes;

@@ -11,6 +11,7 @@ mod hostile;
 mod keep;
 mod kernel;
 mod matrix;
+mod parts; // images that several machines make
 mod reproducible;
 mod rescue;
 mod reuse;

@@ -100,6 +100,19 @@ impl Duplicates {
         Ok(duplicates)
     }
 
+    /// Files that are known to equal others: each with the first file of the same content.
+    pub fn of(pairs: impl IntoIterator<Item = (FileId, FileId)>) -> Duplicates {
+        Duplicates {
+            originals: pairs.into_iter().collect(),
+        }
+    }
+
+    /// Each file that has an original, and that; in any order.
+    pub fn pairs(&self) -> impl Iterator<Item = (FileId, FileId)> {
+        let pairs = self.originals.iter();
+        pairs.map(|(file, original)| (*file, *original))
+    }
+
     /// Replaces originals that are duplicates themselves: files that share stored data can later
     /// turn out equal to another file.
     fn resolve(&mut self) {
