@@ -150,12 +150,11 @@ pub(crate) fn azure_authorization(
         .collect();
     query.sort_unstable();
     let to_sign = format!(
-        "{method}\n\n\n{len}\n{}\n{}\n\n\n{}\n{}\n{}\n{}\n{own}/{account}{}{}",
+        "{method}\n\n\n{len}\n{}\n{}\n\n\n{}\n{}\n\n{}\n{own}/{account}{}{}",
         value("content-md5"),
         value("content-type"),
         value("if-match"),
         value("if-none-match"),
-        value("if-unmodified-since"),
         value("range"),
         url.path,
         query.concat(),

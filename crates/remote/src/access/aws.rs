@@ -123,7 +123,7 @@ impl Aws {
             own.push(("x-amz-security-token".to_owned(), token));
         }
         let mut signed = own.clone();
-        let signs = ["range", "if-match", "if-none-match", "if-unmodified-since"];
+        let signs = ["range", "if-match", "if-none-match"];
         let is_signed = |name: &str| signs.contains(&name) || name.starts_with("x-amz-");
         let others = headers.iter().filter(|(name, _)| is_signed(name));
         signed.extend(others.cloned());

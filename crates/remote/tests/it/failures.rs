@@ -85,11 +85,9 @@ fn a_time_and_a_size_guard_as_well() {
     file.read_exact_at(&mut [0], 300_000).unwrap();
     let error = file.read_exact_at(&mut [0], 900_000).unwrap_err();
     assert!(error.to_string().contains("replaced"), "{error}");
-    let guarded = |head: &String| head.contains("if-unmodified-since: fri, 24 may 2013");
-    assert_eq!(
-        server.heads().iter().filter(|head| guarded(head)).count(),
-        2
-    );
+    // Its condition is refused by servers whose own times have more digits.
+    let conditions = server.heads().concat();
+    assert!(!conditions.contains("unmodified"), "{conditions}");
 }
 
 #[test]

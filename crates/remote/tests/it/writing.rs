@@ -192,6 +192,9 @@ fn continue_uploads(store: &str) {
     others[20 * MIB] ^= 1;
     assert_eq!(again(&others, &resume), [1, 3, 4, 5, 6]);
     assert_eq!(server.open_uploads(), 0);
+    if store == GOOGLE {
+        return;
+    }
     // The upload says of which source it is, because it keeps that for the object.
     let noted = |note: &str| resume.clone().note(Some(note.to_owned()));
     cut(&bytes, &noted("one"));
@@ -242,16 +245,20 @@ fn two_writers_can_have_one_upload() {
 #[test]
 fn a_note_says_what_an_object_was_made_from() {
     let server = obedient();
-    assert!(!is_current(ADDRESS, &to(&server), "note").unwrap());
-    for len in [200, 9 * MIB] {
+    for (store, len) in STORES
+        .map(|store| [(store, 200), (store, 9 * MIB)])
+        .concat()
+    {
+        assert!(!is_current(store, &to(&server), "note").unwrap());
         let upload = UploadOptions::default()
             .overwrite(true)
             .note(Some("note".into()));
-        let mut output = begin(&server, &upload);
+        let mut output = begin_at(store, &server, &upload);
         write(&mut output, &object(len)).unwrap();
         output.commit().unwrap();
-        assert!(is_current(ADDRESS, &to(&server), "note").unwrap());
-        assert!(!is_current(ADDRESS, &to(&server), "not").unwrap());
+        assert!(is_current(store, &to(&server), "note").unwrap());
+        assert!(!is_current(store, &to(&server), "not").unwrap());
+        server.remove(PATH);
     }
 }
 
