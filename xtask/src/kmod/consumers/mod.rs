@@ -90,7 +90,12 @@ fn booted(modules: &Modules, folder: &Path) -> Result<Outcome, String> {
         images::make(folder, &busybox, &here)?;
     }
     let archive = from_root(modules, folder)?;
-    for reclaims in [false, true] {
+    // On arm64 one workspace may do for all levels, and none is freed.
+    let rounds: &[bool] = match arch {
+        Arch::Amd64 => &[false, true],
+        Arch::Arm64 => &[false],
+    };
+    for reclaims in rounds.iter().copied() {
         let mut machine = Machine::new(arch, image, &archive);
         machine.options(["-m", "256M"]);
         machine.disk(&folder.join("root.sqfs"), "readonly=on");
