@@ -308,7 +308,10 @@ impl ImagePart {
             hash.update(table.as_bytes());
             for pair in &table {
                 let (file, original) = (FileId(pair.file.get()), FileId(pair.original.get()));
-                if !is_stored(file) || !is_stored(original) {
+                if !is_stored(file)
+                    || !is_stored(original)
+                    || inventory.size(file) != inventory.size(original)
+                {
                     return Err(Error::corrupt(DAMAGED, at, pair.file.get().into()));
                 }
                 pairs.push((file, original));
@@ -319,7 +322,14 @@ impl ImagePart {
         if hash.digest() != self.header.equal.get() {
             return Err(Error::corrupt(DAMAGED, at, hash.digest()));
         }
-        Ok(Duplicates::of(pairs))
+        let equal = Duplicates::of(pairs);
+        // Of files that are the originals of each other, none would be stored.
+        let is_equal = |&(_, original): &(FileId, FileId)| equal.original(original).is_some();
+        let wrong = equal.pairs().find(is_equal);
+        match wrong {
+            Some((FileId(file), _)) => Err(Error::corrupt(DAMAGED, at, file.into())),
+            None => Ok(equal),
+        }
     }
 
     /// Where the pairs of equal files begin.

@@ -168,6 +168,31 @@ fn no_damage_of_a_part_is_joined() {
     }
 }
 
+/// The digest of such a list is right.
+#[test]
+fn equal_files_are_of_one_size_and_each_has_one_original() {
+    let (fs, options) = (tree(b""), Options::default().block_bytes(4096));
+    let inventory = inventory(&fs);
+    let found = Duplicates::find(&inventory, threads()).unwrap();
+    let (file, original) = found.pairs().next().unwrap();
+    let other = inventory
+        .files()
+        .find(|&it| inventory.size(it) == 9)
+        .unwrap();
+    for (pairs, is_right) in [
+        (vec![(file, original)], true),
+        (vec![(file, original), (original, file)], false),
+        (vec![(file, file)], false),
+        (vec![(file, other)], false),
+    ] {
+        let bytes = part(&fs, &options, (0, 2), Some(Duplicates::of(pairs)));
+        let bytes: Arc<dyn ReadAt> = Arc::new(bytes);
+        let read = ImagePart::read(&*bytes).unwrap();
+        let equal = read.equal_files(&bytes, &inventory);
+        assert_eq!(equal.is_ok(), is_right);
+    }
+}
+
 #[test]
 fn a_part_knows_its_tree() {
     let (fs, options) = (tree(b"a"), Options::default());
