@@ -321,10 +321,10 @@ fn a_server_that_ignores_ranges_gives_archives_in_order() {
 }
 
 #[test]
-fn objects_of_other_stores_are_not_written() {
+fn files_of_web_servers_are_not_written() {
     let dir = TempDir::new();
     fs::create_dir(dir.join("src")).unwrap();
-    for dst in ["http://127.0.0.1:1/a", "gs://b/a", "az://c/a"] {
+    for dst in ["http://127.0.0.1:1/a", "https://127.0.0.1:1/a"] {
         let (code, _, words) = run_in(dir.path(), ["copy", "src", dst]);
         assert_eq!(code, 2);
         assert!(words.contains("which restow does not write"), "{words}");
