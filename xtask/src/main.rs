@@ -63,7 +63,7 @@ const TASKS: &[(&str, Task, &str)] = &[
     (
         "kmod",
         kmod::kmod,
-        "builds the kernel modules for Debian's current kernel, or one that is named (6.12, newest, arm64), and looks at what was built",
+        "builds the kernel modules for Debian's current kernel, or one that is named (6.12, newest, arm64), and inspects them",
     ),
     (
         "kmod-boot",

@@ -226,7 +226,7 @@ impl Object {
         add("range", &format!("bytes={from}-{}", to - 1));
         add("accept-encoding", self.access.encoding());
         // A weak one never matches. A time is compared with that of each answer alone: some servers
-        // compare it with one of more digits, and refuse what did not change.
+        // compare it with one of more digits, and refuse an object that did not change.
         if let Some(etag) = self.guard.etag.as_ref().filter(|it| it.starts_with('"')) {
             add("if-match", etag);
         }

@@ -87,7 +87,7 @@ impl PartNumber {
         ((1..=PARTS_MAX).contains(&of) && number <= of).then_some(PartNumber { number, of })
     }
 
-    /// Its share of this many bytes. The last one includes what has no bytes at the end.
+    /// Its share of this many bytes. The last one includes blocks that begin behind all content.
     pub(crate) fn share(self, bytes: u64) -> Range<u64> {
         let cut = |number: u32| {
             let cut = u128::from(bytes).saturating_mul(number.into());
@@ -191,7 +191,7 @@ fn version() -> [u8; 32] {
     version
 }
 
-/// What a part is of, from its header.
+/// The header of a part: its number, and the digests of its image.
 #[derive(Clone, Debug)]
 pub struct ImagePart {
     header: PartHeader,

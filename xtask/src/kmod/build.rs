@@ -29,7 +29,7 @@ pub(super) fn missing(reason: String) -> Outcome {
     }
 }
 
-/// What comes of the modules, once they are built for the current kernel of a series.
+/// The verdict on the modules, once they are built for the current kernel of a series.
 pub(super) fn built(series: Option<&str>, then: impl FnOnce(&Modules) -> Outcome) -> Outcome {
     if !cfg!(target_arch = "x86_64") {
         return Outcome::skipped("the modules are for x86-64");

@@ -1,4 +1,4 @@
-//! What `objdump` shows of a module: instructions that a kernel must not run, the stack that
+//! The disassembly of a module: instructions that a kernel must not run, the stack that
 //! functions take, and the functions that they call.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -229,7 +229,7 @@ fn moved(mnemonic: &str, operands: &str) -> usize {
     let amount = u64::from_str_radix(amount, 16).unwrap_or(0);
     let amount = match mnemonic {
         "sub" | "subq" => amount,
-        // Adding or keeping what is negative.
+        // Adding or keeping a negative number.
         _ if amount >> 63 == 1 => amount.wrapping_neg(),
         _ => 0,
     };
@@ -264,7 +264,7 @@ fn instruction(line: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// What a relocation of a branch refers to: `\t\t\t1d: R_X86_64_PLT32\tmemcpy-0x4`.
+/// The target of a relocation of a branch: `\t\t\t1d: R_X86_64_PLT32\tmemcpy-0x4`.
 fn relocation(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once(": R_")?;
     let (_, target) = rest.split_once('\t')?;
@@ -288,7 +288,7 @@ fn target_name(target: &str, starts: &BTreeMap<usize, &str>) -> String {
     start.map_or(symbol, |(_, name)| name).to_owned()
 }
 
-/// What the tests read.
+/// The listing that the tests read.
 #[cfg(test)]
 pub(super) const LISTING: &str = "\
 0000000000000010 <outer>:

@@ -27,8 +27,8 @@ use crate::outcome::{Outcome, Report};
 use crate::tools;
 use build::{Modules, built, missing};
 
-/// Builds the modules and looks at what was built; an argument names another kernel than the
-/// current one, such as 6.12 or arm64.
+/// Builds the modules and inspects them; an argument names another kernel than the current one, such
+/// as 6.12 or arm64.
 pub(crate) fn kmod(report: &mut Report, arguments: &[String]) {
     report.step("tools", tools::ensure);
     report.step("kmod", || built(series(arguments), inspect::inspect));
@@ -102,7 +102,7 @@ pub(crate) fn kmod_series(report: &mut Report, arguments: &[String]) {
     });
 }
 
-/// What comes of the modules in a kernel tree.
+/// The verdict on the modules in a kernel tree.
 pub(crate) fn tree(series: Option<&str>) -> Outcome {
     built(series, tree::tree)
 }
@@ -143,7 +143,7 @@ fn series(arguments: &[String]) -> Option<&str> {
     arguments.first().map(String::as_str)
 }
 
-/// What comes of the modules for arm64: as they are built, in a machine, and under Linux's own file
+/// The verdict on the modules for arm64: as they are built, in a machine, and under Linux's own file
 /// systems there.
 pub(crate) fn arm64() -> Outcome {
     booted(Some("arm64"), |modules| {
@@ -154,7 +154,7 @@ pub(crate) fn arm64() -> Outcome {
     })
 }
 
-/// What comes of the modules in a machine.
+/// The verdict on the modules in a machine.
 fn booted(series: Option<&str>, then: impl FnOnce(&Modules) -> Outcome) -> Outcome {
     built(series, |modules| {
         let qemu = modules.kernel.arch.qemu();

@@ -78,16 +78,6 @@ impl Aws {
         }
     }
 
-    /// The URL of the bucket, of that of the object.
-    pub(crate) fn bucket_url(&self, url: &Url) -> Option<Url> {
-        let path = url.path.strip_suffix(&encode_key(&self.key))?;
-        let path = path.to_owned();
-        Some(Url {
-            path,
-            ..url.clone()
-        })
-    }
-
     /// The place in another region; `None` if it is that already.
     pub(crate) fn moved(&mut self, region: &str) -> Option<Url> {
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

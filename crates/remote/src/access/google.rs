@@ -25,7 +25,7 @@ const WRITES: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 
 /// An object of Google Cloud Storage.
 pub(crate) struct Google {
-    key: String,
+    pub(crate) key: String,
     /// Whether the token of an account of a service is for writing, too.
     pub(crate) writes: bool,
     pub(crate) token: Fetched<Option<String>>,
@@ -48,17 +48,6 @@ impl Google {
             token: Fetched::new(PLACES),
         };
         Ok((url, google))
-    }
-
-    /// The URL of the bucket and the name of the object in it, of the object's URL.
-    pub(crate) fn bucket(&self, url: &Url) -> Option<(Url, String)> {
-        let path = url.path.strip_suffix(&encode_key(&self.key))?;
-        let path = path.to_owned();
-        let url = Url {
-            path,
-            ..url.clone()
-        };
-        Some((url, self.key.clone()))
     }
 
     pub(crate) fn sign(&self, options: &RemoteOptions) -> Result<Headers, RemoteError> {

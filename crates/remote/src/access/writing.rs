@@ -9,7 +9,7 @@ use tree::base64;
 use crate::access::{Access, element, elements};
 use crate::http::Headers;
 use crate::sign::hexadecimal;
-use crate::url::{Url, encode, is_unreserved};
+use crate::url::{Url, encode, encode_key, is_unreserved};
 
 /// Parts with bytes of an object; stores accept one more.
 const PARTS_MAX: u32 = 9999;
@@ -179,11 +179,16 @@ impl Access {
 
     /// The URL of the bucket of an object, and the object's name in it, where uploads are listed.
     pub(crate) fn bucket(&self, url: &Url) -> Option<(Url, String)> {
-        match self {
-            Access::S3(aws) => Some((aws.bucket_url(url)?, aws.key.clone())),
-            Access::Google(google) => google.bucket(url),
-            _ => None,
-        }
+        let key = match self {
+            Access::S3(aws) => &aws.key,
+            Access::Google(google) => &google.key,
+            _ => return None,
+        };
+        let bucket = Url {
+            path: url.path.strip_suffix(&encode_key(key))?.to_owned(),
+            ..url.clone()
+        };
+        Some((bucket, key.clone()))
     }
 
     /// Whether the store keeps parts without an upload, and drops them after a week.

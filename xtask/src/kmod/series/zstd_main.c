@@ -31,8 +31,8 @@
 #endif
 
 /*
- * What the common part of lib/zstd exports under the names of the C library:
- * crypto/zstd.c calls one of them.
+ * Functions that lib/zstd exports under the names of the C library, of which
+ * crypto/zstd.c calls one.
  */
 unsigned int ZSTD_isError(size_t result)
 {
