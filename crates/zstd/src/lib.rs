@@ -50,7 +50,10 @@ mod sequences;
 pub use dictionary::Dictionary;
 
 /// Whether code may be large. In a kernel, where there are no vectors, it is to be small.
-#[cfg(any(feature = "compress", all(feature = "arch", feature = "decompress")))]
+#[cfg(any(
+    feature = "compress",
+    all(feature = "arch", feature = "decompress", target_pointer_width = "64")
+))]
 const ROOMY: bool = cfg!(any(not(target_arch = "x86_64"), target_feature = "sse2"));
 
 // ---- with an allocator, and with the standard library ----
