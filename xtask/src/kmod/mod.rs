@@ -27,8 +27,8 @@ use crate::outcome::{Outcome, Report};
 use crate::tools;
 use build::{Modules, built, missing};
 
-/// Builds the modules and inspects them; an argument names another kernel than the current one, such
-/// as 6.12 or arm64.
+/// Builds the modules and inspects them; an argument names another kernel than the current one,
+/// such as 6.12 or arm64.
 pub(crate) fn kmod(report: &mut Report, arguments: &[String]) {
     report.step("tools", tools::ensure);
     report.step("kmod", || built(series(arguments), inspect::inspect));
@@ -143,8 +143,8 @@ fn series(arguments: &[String]) -> Option<&str> {
     arguments.first().map(String::as_str)
 }
 
-/// The verdict on the modules for arm64: as they are built, in a machine, and under Linux's own file
-/// systems there.
+/// The verdict on the modules for arm64: as they are built, in a machine, and under Linux's own
+/// file systems there.
 pub(crate) fn arm64() -> Outcome {
     booted(Some("arm64"), |modules| {
         let mut outcome = inspect::inspect(modules);

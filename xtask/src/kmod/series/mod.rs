@@ -198,8 +198,8 @@ fn patch_of(path: &str) -> Option<usize> {
     starts.max().map(|(_, at)| at)
 }
 
-/// The pattern of a file among those of a maintainer: the largest folder that only this patch adds to,
-/// or else all files beside it.
+/// The pattern of a file among those of a maintainer: the largest folder that only this patch adds
+/// to, or else all files beside it.
 fn pattern(path: &str, at: usize) -> String {
     let mut others: Vec<&str> = Vec::new();
     for (other, (.., starts)) in PATCHES.iter().enumerate() {
