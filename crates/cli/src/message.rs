@@ -132,17 +132,39 @@ fn of_io_error(error: &io::Error) -> String {
     }
 }
 
-/// The system's words for an error, in lower case and without the error number.
+/// The system's words for an error, in lower case and without the error number. A word of capitals
+/// stays, such as the name of a variable.
 pub(crate) fn of_reason(words: &str) -> String {
-    let words = words.split(" (os error").next().unwrap_or(words);
-    let mut letters = words.chars();
-    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
-    first.into_iter().chain(letters).collect()
+    let mut words = words.split(" (os error").next().unwrap_or(words).to_owned();
+    if !words.chars().nth(1).is_some_and(char::is_uppercase)
+        && let Some(first) = words.get_mut(..1)
+    {
+        first.make_ascii_lowercase();
+    }
+    words
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_in_capitals_stay() {
+        for (words, shown) in [
+            (
+                "No such file or directory (os error 2)",
+                "no such file or directory",
+            ),
+            (
+                "AZURE_STORAGE_ACCOUNT names no account",
+                "AZURE_STORAGE_ACCOUNT names no account",
+            ),
+            ("\u{e9}t\u{e9}", "\u{e9}t\u{e9}"),
+            ("", ""),
+        ] {
+            assert_eq!(of_reason(words), shown);
+        }
+    }
 
     /// Most commands do not have the option.
     #[test]

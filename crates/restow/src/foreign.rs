@@ -20,6 +20,8 @@ enum ForeignReader {
     Pipe(&'static str),
     /// Something else to do first.
     First(&'static str),
+    /// Another command of restow.
+    Command(&'static str),
 }
 
 /// bsdtar writes the contents of another archive as a tar archive, without unpacking it.
@@ -121,6 +123,18 @@ const FORMATS: &[ForeignFormat] = &[
     known(0x1000, b"\xfc\x4e\x2b\xa9", "a member of a RAID", RAID),
     known(0, b"!<arch>\n", "an ar archive", BSDTAR),
     known(0, b"MSCF", "a cabinet archive", BSDTAR),
+    known(
+        0,
+        b"\x89RPART\r\n",
+        "a part of a SquashFS image",
+        ForeignReader::Command("`restow copy --parts` joins all parts"),
+    ),
+    known(
+        0,
+        b"\x89RPATCH\n",
+        "a patch",
+        ForeignReader::Command("`restow patch OLD PATCH NEW` applies it"),
+    ),
 ];
 
 /// `BCACHE_MAGIC` of bcachefs_format.h, as stored.
@@ -173,6 +187,7 @@ pub(crate) fn hint(start: &[u8], path: &Path) -> Option<String> {
             let file = file.as_deref().unwrap_or("FILE");
             format!("{noun}; pipe its content into restow: `{command}{file} | restow copy - DST`")
         }
+        ForeignReader::Command(words) => format!("{noun}; {words}"),
         ForeignReader::First(words) => format!("{noun}, which restow does not read: {words}"),
     })
 }
