@@ -7,8 +7,10 @@ mod file;
 mod http;
 mod object;
 mod options;
+mod parts;
 mod sign;
 mod store;
+mod store_link;
 mod upload;
 mod url;
 

@@ -90,6 +90,9 @@ pub fn create_on_devices(
         );
         let mut discarded_bytes = 0;
         for (index, output) in outputs.iter().enumerate() {
+            for place in SUPERBLOCK_PLACES {
+                output.hold(place.0, SUPERBLOCK_BYTES as u64);
+            }
             let Some(bytes) = devices.fixed[index] else {
                 continue;
             };

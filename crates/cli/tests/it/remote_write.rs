@@ -88,6 +88,7 @@ fn an_object_is_the_file_that_would_be_written() {
     for name in [
         "x.squashfs",
         "x.erofs",
+        "x.btrfs",
         "x.tar",
         "x.tar.zst",
         "x.cpio",
@@ -130,12 +131,42 @@ fn an_object_is_the_file_that_would_be_written() {
     );
     assert!(*server.object("/b/c.stream").unwrap() == fs::read(dir.join("c.stream")).unwrap());
     assert_appears_at_the_end(&server, "c.stream");
-    ok(&dir, &server, "copy -q --as-subvolume sub:ro src x.btrfs");
-    ok(&dir, &server, "send -q -f s3://b/s.stream x.btrfs:sub");
-    ok(&dir, &server, "send -q -f s.stream x.btrfs:sub");
+    ok(&dir, &server, "copy -q --as-subvolume sub:ro src sub.btrfs");
+    ok(&dir, &server, "send -q -f s3://b/s.stream sub.btrfs:sub");
+    ok(&dir, &server, "send -q -f s.stream sub.btrfs:sub");
     assert!(*server.object("/b/s.stream").unwrap() == fs::read(dir.join("s.stream")).unwrap());
     assert_appears_at_the_end(&server, "s.stream");
     assert_eq!(server.open_uploads(), 0);
+}
+
+/// A btrfs image with a second superblock, and trees that fill parts of both of their copies.
+#[test]
+fn both_copies_of_trees_go_to_an_object() {
+    let (dir, server) = (TempDir::new(), obedient());
+    source(&dir);
+    let mut rng = Rng::new(41);
+    for number in 0..6000 {
+        fs::write(dir.join(format!("src/sub/s{number}")), rng.bytes(2000)).unwrap();
+    }
+    for (options, bytes_min) in [
+        ("", 50),
+        ("--metadata single --size 100M", 100),
+        ("--compress zstd:1 --size 70M", 70),
+    ] {
+        ok(
+            &dir,
+            &server,
+            &format!("copy -q --overwrite {options} src x.btrfs"),
+        );
+        ok(
+            &dir,
+            &server,
+            &format!("copy -q --overwrite {options} src az://b/x.btrfs"),
+        );
+        let file = fs::read(dir.join("x.btrfs")).unwrap();
+        assert!(file.len() >= bytes_min << 20, "{options}: {}", file.len());
+        assert!(*server.object("/b/x.btrfs").unwrap() == file, "{options}");
+    }
 }
 
 #[test]
@@ -143,9 +174,18 @@ fn what_an_object_cannot_be_is_refused_before_anything_is_sent() {
     let (dir, server) = (TempDir::new(), obedient());
     fs::create_dir(dir.join("src")).unwrap();
     for (line, reason) in [
-        ("copy src s3://b/x.btrfs", "not written in order"),
+        ("copy --data dup src s3://b/x.btrfs", "--data dup"),
+        ("copy --device y src s3://b/x.btrfs", "--device"),
+        (
+            "copy src s3://b/x.oci --to oci-archive",
+            "not written in order",
+        ),
         ("copy src s3://b/x", "would be a directory"),
-        ("copy src gs://b/x.btrfs", "not written in order"),
+        ("copy --dual src gs://b/x.btrfs", "--dual"),
+        (
+            "copy --skip-unreadable src s3://b/x.btrfs",
+            "--skip-unreadable",
+        ),
         ("copy src https://b/x.tar", "does not write"),
         ("copy --verity src s3://b/x.squashfs", "--verity"),
         (
@@ -235,14 +275,24 @@ fn a_copy_that_is_killed_is_continued() {
     let dir = TempDir::new();
     source(&dir);
     fs::write(dir.join("src/big"), Rng::new(7).bytes(24 << 20)).unwrap();
-    ok(&dir, &obedient(), "copy -q src x.squashfs");
-    let file = fs::read(dir.join("x.squashfs")).unwrap();
-    let line = "copy -q --resume --if-changed src s3://b/x.squashfs";
+    let formats = ["squashfs", "btrfs"].map(|format| {
+        let name = format!("x.{format}");
+        ok(&dir, &obedient(), &format!("copy -q src {name}"));
+        let line = format!("copy -q --resume --if-changed src s3://b/{name}");
+        (
+            fs::read(dir.join(&name)).unwrap(),
+            line,
+            format!("/b/{name}"),
+        )
+    });
     let mut rng = Rng::new(39);
-    // Two first looks, the list of uploads, the beginning, the note, six parts, a last look, the
-    // end.
-    for _ in 0..cases(2) {
-        let (at, is_lost) = (rng.below(13), rng.below(2) == 0);
+    for trial in 0..cases(2) {
+        let (file, line, path) = &formats[trial % 2];
+        let part_count = file.len().div_ceil(8 << 20) as u32;
+        // Two first looks, the list of uploads, the beginning, the note, the parts, a last look,
+        // the end.
+        let last = u64::from(part_count) + 6;
+        let (at, is_lost) = (rng.below(last + 1), rng.below(2) == 0);
         let count = Mutex::new(0);
         let parts = Arc::new(Mutex::new(Vec::new()));
         let sent = Arc::clone(&parts);
@@ -264,19 +314,22 @@ fn a_copy_that_is_killed_is_continued() {
             }
         };
         let (server, output) = watched(&dir, line, Box::new(manners));
-        let case = format!("request {at}, lost: {is_lost}");
+        let case = format!("{path}, request {at}, lost: {is_lost}");
         assert_eq!(output.status.signal(), Some(9), "{case}");
-        let is_done = server.object("/b/x.squashfs").is_some();
-        assert_eq!(is_done, at == 12 && !is_lost, "{case}");
+        let is_done = server.object(path).is_some();
+        assert_eq!(is_done, at == last && !is_lost, "{case}");
         ok(&dir, &server, line);
-        let made = server.object("/b/x.squashfs").unwrap();
-        assert!(*made == file, "{case}");
+        let made = server.object(path).unwrap();
+        assert!(*made == *file, "{case}");
         // All parts that came to the store as a whole, in both runs.
         let mut numbers = std::mem::take(&mut *parts.lock().unwrap());
         let all = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();
-        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 10_000], "{case}");
+        assert!(
+            (1..=part_count).chain([10_000]).eq(numbers.iter().copied()),
+            "{case}"
+        );
         assert!(all - numbers.len() <= 2, "{case}: {}", all - numbers.len());
         // An upload without its note can be that of any writer, and stays.
         let is_unknown = (at == 3 && !is_lost) || (at == 4 && is_lost);

@@ -127,6 +127,54 @@ fn bytes_that_were_sent_cannot_change_and_the_last_ones_are_read_back() {
     assert_eq!((server.object(PATH), server.open_uploads()), (None, 0));
 }
 
+/// As btrfs writes two copies of its trees, between data with gaps and bytes that come last.
+#[test]
+fn two_copies_are_written_side_by_side() {
+    let server = obedient();
+    for (begin_at, copy, held) in [(5, 1, 3), (12, 20, 9), (17, 4, 25), (3, 8, 70)] {
+        let (begin_at, copy, held) = (begin_at * MIB + 12_345, copy * MIB + 77, held * MIB);
+        let end = begin_at + 2 * copy + MIB;
+        let mut bytes = object(end);
+        bytes[begin_at - 9000..begin_at].fill(0);
+        bytes[begin_at + copy - 1000..begin_at + copy].fill(0);
+        bytes[begin_at + 2 * copy..].fill(0);
+        bytes.copy_within(begin_at..begin_at + copy, begin_at + copy);
+        let held = held.min(end)..(held + 4096).min(end);
+        let upload = UploadOptions::default().overwrite(true);
+        let output = begin(&server, &upload);
+        output.hold(held.start as u64, 4096);
+        let put = |from: usize, to: usize| {
+            // All but the held bytes.
+            for (from, to) in [(from, to.min(held.start)), (from.max(held.end), to)] {
+                if from < to {
+                    output.write_all_at(&bytes[from..to], from as u64).unwrap();
+                }
+            }
+        };
+        for at in (4096..begin_at - 9000).step_by(MIB) {
+            put(at, (at + MIB).min(begin_at - 9000));
+        }
+        output.set_len(end as u64).unwrap();
+        for at in (0..copy - 1000).step_by(MIB) {
+            let to = (at + MIB).min(copy - 1000);
+            put(begin_at + at, begin_at + to);
+            put(begin_at + copy + at, begin_at + copy + to);
+        }
+        output
+            .write_all_at(&bytes[held.clone()], held.start as u64)
+            .unwrap();
+        output.write_all_at(&bytes[..4096], 0).unwrap();
+        output.commit().unwrap();
+        assert!(*server.object(PATH).unwrap() == bytes, "{begin_at} {copy}");
+        let mut sent = server.sent_parts();
+        sent.sort_unstable();
+        assert!(
+            sent.iter().copied().eq(1..=end.div_ceil(8 * MIB) as u32),
+            "{sent:?}"
+        );
+    }
+}
+
 #[test]
 fn of_two_writers_one_succeeds() {
     let server = obedient();

@@ -153,7 +153,7 @@ fn refuse_object(format: Format, dst: &Path) -> Result<()> {
                 format.noun()
             )
         }
-        Format::Btrfs | Format::Oci | Format::OciArchive => refuse!(
+        Format::Oci | Format::OciArchive => refuse!(
             "{} is not written in order and cannot go to {name}: write a file, and `aws s3 cp` copies it there",
             format.noun()
         ),

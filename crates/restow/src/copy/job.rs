@@ -15,7 +15,9 @@ use super::options::CopyOptions;
 use super::summary::{CopyLoss, LossReason};
 use crate::error::{During, refuse};
 use crate::verity::add_tree;
-use crate::{Address, Error, HashTree, ImageDestination, Result, SourceTree, create_object, text};
+use crate::{
+    Address, Error, HashTree, ImageDestination, Profile, Result, SourceTree, create_object, text,
+};
 
 /// A copy whose source is listed, before anything is written.
 pub struct CopyJob<'a> {
@@ -315,9 +317,17 @@ impl<'a> CopyJob<'a> {
 
 /// Refuses options that change or read bytes of an image that were sent to a store.
 fn refuse_for_object(format: Format, options: &CopyOptions) -> Result<()> {
-    let is_image = matches!(format, Format::Squashfs | Format::Erofs);
+    let is_btrfs = format == Format::Btrfs;
+    let is_image = matches!(format, Format::Squashfs | Format::Erofs) || is_btrfs;
+    if is_btrfs && !options.devices.is_empty() {
+        refuse!("--device: an object is a file system of one device");
+    }
     let name = if options.verity.is_some() {
         "--verity"
+    } else if is_btrfs && options.btrfs.data == Profile::Dup {
+        "--data dup"
+    } else if is_btrfs && options.dual {
+        "--dual"
     } else if is_image && options.skip_unreadable {
         "--skip-unreadable"
     } else if is_image && options.keep_damaged {

@@ -144,6 +144,12 @@ impl Output {
         self.0.keep_from(at)
     }
 
+    /// Says that `len` bytes at an offset are written after all others, before anything is written:
+    /// a target that sends bytes away waits for them. The first bytes need no word.
+    pub fn hold(&self, at: u64, len: u64) {
+        self.0.hold(at, len);
+    }
+
     /// A second handle, for reading back the output.
     ///
     /// # Errors

@@ -74,6 +74,12 @@ pub trait OutputTarget: ReadAt + Debug {
         true
     }
 
+    /// Says that these bytes are written after all others, before anything is written. A target
+    /// that sends bytes away waits for them.
+    fn hold(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// A second handle, for reading back the output.
     ///
     /// # Errors
