@@ -16,4 +16,7 @@ pub use disk::key::{Generation, Key, Logical, Physical, item, object};
 pub use disk::superblock::{DeviceInfo, SUPERBLOCK_PLACES, Superblock};
 pub use options::{CreateSummary, NewSubvolume, Numbers, OpenOptions, Options, Received, Rule};
 pub use read::{Btrfs, GroupSpace, Sharing, Space, Subvolume, SubvolumeInfo};
-pub use write::{ImageTrial, TrialPart, TrialResult, TrialWorker, create, create_on_devices};
+pub use write::{
+    ImageTrial, TrialPart, TrialResult, TrialWorker, create, create_on_devices, create_part, join,
+    part_source,
+};

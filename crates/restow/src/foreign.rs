@@ -126,7 +126,7 @@ const FORMATS: &[ForeignFormat] = &[
     known(
         0,
         b"\x89RPART\r\n",
-        "a part of a SquashFS image",
+        "a part of an image",
         ForeignReader::Command("`restow copy --parts` joins all parts"),
     ),
     known(

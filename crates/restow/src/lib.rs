@@ -40,9 +40,7 @@ pub use ::btrfs::{ChecksumType, CreateSummary as BtrfsSummary, NewSubvolume, Pro
 pub use ::erofs::{ErofsSummary, Kernel};
 pub use ::oci::{Digest, LayerFormat, Platform, WrittenImage};
 pub use ::sendstream::Version;
-pub use ::squashfs::{
-    CreateSummary as SquashfsSummary, Fragments, PartNumber, flags as squashfs_flags,
-};
+pub use ::squashfs::{CreateSummary as SquashfsSummary, Fragments, flags as squashfs_flags};
 pub use address::{Address, ImageDestination, is_same_file};
 pub use check::{ArchiveCheck, check, check_archive, verify_image};
 pub use check_images::{ImagesCheck, check_images};
@@ -71,7 +69,9 @@ pub use receive::{
 pub use send::{ResumedOutput, SendRequest, SendSummary, Sender};
 pub use source_note::SourceNote;
 pub use source_tree::{SourceTree, find_subvolume, named_subvolume, open_subvolume};
-pub use tree::{ByPath, MemoryResult, NoProgress, Output, OutputKind, OutputTarget, Progress};
+pub use tree::{
+    ByPath, MemoryResult, NoProgress, Output, OutputKind, OutputTarget, PartNumber, Progress,
+};
 pub use usage::{Overhead, SubvolumeBytes, SubvolumeUsage, overhead};
 pub use verity::{HashTree, VerityOptions};
 

@@ -5,8 +5,8 @@
 //! parent, so that every reference points to something already placed. The superblock comes last.
 
 use tree::{
-    ContentReader, Duplicates, Error, Inventory, Limits, Lost, Output, Parallel, Progress, Result,
-    ordered,
+    ContentReader, Duplicates, Error, Inventory, Limits, Lost, Output, Parallel, PartNumber,
+    PartReader, PartWriter, Parts, Progress, Result, ordered,
 };
 
 use crate::describe::DescribedFiles;
@@ -16,7 +16,7 @@ use crate::holes::excess_holes;
 use crate::image_writer::ImageWriter;
 use crate::inode_numbers::InodeNumbers;
 use crate::options::{CreateSummary, Options, check};
-use crate::part::{ImagePart, PartNumber, PartSource, PartWriter, Parts};
+use crate::part::part_source;
 use crate::plan::DataLayout;
 use crate::read::Squashfs;
 use crate::reuse::{OldBlocks, OldTails};
@@ -62,23 +62,16 @@ pub fn join(
     progress: &dyn Progress,
     output: &mut Output,
 ) -> Result<CreateSummary> {
-    let is_next = |(part, number): (&ImagePart, u32)| part.number().number == number;
-    let (first, count) = (parts.0.first(), parts.0.len());
-    if first.is_none_or(|first| first.number().of as usize != count)
-        || !parts.0.iter().zip(1..).all(is_next)
-    {
-        return Err(Error::InvalidInput("these are not all parts in order"));
-    }
+    let mut blocks = PartReader::new(parts)?;
     refuse_dependent(options)?;
     create_with(inventory, options, parallel, progress, output, |writer| {
-        let duplicates = parts.0[0].equal_files(&(parts.1)(0)?, inventory);
-        let duplicates = duplicates.map_err(|error| error.in_part("part", 1))?;
+        let duplicates = blocks.equal_files(inventory)?;
         writer.summary.image.duplicates = duplicates.len() as u64;
         let described = writer.describe()?;
         let mut plan = DataLayout::new(inventory, &duplicates, options, &writer.lost);
         drop(duplicates);
         plan.pack_tails(inventory, options, &OldTails::default())?;
-        let data = writer.join_data(&plan, parts, progress)?;
+        let data = writer.join_data(&plan, &mut blocks, progress)?;
         Ok((plan, described, data))
     })
 }
@@ -109,7 +102,7 @@ pub fn create_part(
     let share = number.share(content_bytes);
     let share_bytes = share.end.min(content_bytes) - share.start;
     progress.expect(None, Some(share_bytes));
-    let source = PartSource::of(inventory, options);
+    let source = part_source(inventory, options);
     let mut part = PartWriter::new(number, &source, &equal, output)?;
     drop((source, equal));
     let mut summary = CreateSummary::default();
@@ -141,7 +134,7 @@ pub fn create_part(
         };
         match stored {
             Some(stored) => {
-                part.put(stored.word(), &stored.buffer[..stored.len])?;
+                part.put(stored.word(), &[&stored.buffer[..stored.len]])?;
                 image.kept += stored.kept;
                 progress.wrote(stored.len as u64);
                 work.content.recycle(stored.buffer);

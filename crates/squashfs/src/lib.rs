@@ -52,7 +52,7 @@ pub use create::{create, create_part, join};
 pub use find::{find_image, search_image};
 pub use holes::{ExcessHoles, excess_holes};
 pub use options::{CreateSummary, Fragments, Options, TableBytes};
-pub use part::{ImagePart, PartMismatch, PartNumber, PartSource, Parts};
+pub use part::part_source;
 pub use raw::flags;
 pub use read::Squashfs;
 pub use superblock::Superblock;

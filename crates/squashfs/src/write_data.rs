@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use tree::{
-    ChecksumsMark, ContentReader, Error, FileId, KeptCount, Progress, Result, ordered,
+    ChecksumsMark, ContentReader, Error, FileId, KeptCount, PartReader, Progress, Result, ordered,
     ordered_on_demand,
 };
 use zerocopy::FromZeros;
@@ -11,7 +11,7 @@ use zerocopy::FromZeros;
 use crate::encode::{BlockEncoder, BlockResult, EncodedBlock};
 use crate::gather::Gather;
 use crate::image_writer::ImageWriter;
-use crate::part::{PartBlocks, Parts};
+use crate::part::stored_len;
 use crate::plan::{BlockJob, DataLayout};
 use crate::raw::{self, BLOCK_PLAIN};
 use crate::reuse::OldBlocks;
@@ -183,7 +183,7 @@ impl ImageWriter<'_> {
     pub(crate) fn join_data(
         &mut self,
         plan: &DataLayout,
-        parts: Parts<'_>,
+        blocks: &mut PartReader<'_>,
         progress: &dyn Progress,
     ) -> Result<PlacedData> {
         let (inventory, options) = (self.inventory, self.options);
@@ -194,10 +194,12 @@ impl ImageWriter<'_> {
             options,
             old: None,
         };
-        let (mut mark, mut blocks) = (None, PartBlocks::new(parts));
+        let mut mark = None;
         let mut next = |content_bytes| -> Result<Option<EncodedBlock>> {
             let mut buffer = work.content.buffer();
-            let word = blocks.next(content_bytes, &mut buffer)?;
+            let block = blocks.next(|word| stored_len(word, content_bytes), &mut buffer)?;
+            const FEW: Error = Error::Inconsistent("the parts have too few blocks");
+            let (word, _) = block.ok_or(FEW)?;
             if word == 0 {
                 work.content.recycle(buffer);
                 return Ok(None);
@@ -242,7 +244,9 @@ impl ImageWriter<'_> {
                 progress,
             )?;
         }
-        blocks.finish()?;
+        if blocks.next(|_| Some(0), &mut [])?.is_some() {
+            return Err(Error::Inconsistent("the parts have too many blocks"));
+        }
         self.finish_data(plan);
         data.sort();
         Ok(data)

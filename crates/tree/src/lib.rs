@@ -12,6 +12,7 @@ mod host_ids;
 mod integers;
 pub mod json;
 mod output;
+mod part;
 mod prepare;
 mod read_at;
 mod records;
@@ -43,6 +44,7 @@ pub use output::{
     ChecksumsMark, MemoryResult, Output, OutputKind, OutputPath, OutputTarget, WrittenChecksums,
     WrittenExtent, spool, temporary,
 };
+pub use part::{ImagePart, PartMismatch, PartNumber, PartReader, PartSource, PartWriter, Parts};
 pub use prepare::{
     ContentReader, Describe, Description, Duplicates, Lost, OldExtents, OldImage, Probe, Reuse,
     WrittenTree, XattrSets,

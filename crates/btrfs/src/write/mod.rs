@@ -20,12 +20,12 @@ mod subvolumes;
 mod trees;
 
 use tree::{
-    Duplicates, Error, FileId, ImageSummary, Inventory, Output, OutputKind, Parallel, Progress,
-    ReadAt, Result, Scratch,
+    Duplicates, Error, FileId, ImageSummary, Inventory, Output, OutputKind, Parallel, PartNumber,
+    PartReader, PartWriter, Parts, Progress, ReadAt, Result, Scratch,
 };
 
 use self::data::{Area, FileContent};
-pub use self::data::{ImageTrial, TrialPart, TrialResult, TrialWorker};
+pub use self::data::{ImageTrial, TrialPart, TrialResult, TrialWorker, part_source};
 use self::describe::describe;
 use self::devices::Devices;
 use self::fs_tree::FileTrees;
@@ -65,6 +65,86 @@ pub fn create(
 pub fn create_on_devices(
     inventory: &Inventory,
     options: &Options,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    outputs: &[Output],
+) -> Result<CreateSummary> {
+    create_from(inventory, options, None, parallel, progress, outputs)
+}
+
+/// Joins the parts of an image, in order, into the one that [`create`] would make. No content of
+/// files is read.
+///
+/// # Errors
+/// As for [`create`]; [`tree::Error::Part`] if a part is damaged or does not fit the tree.
+pub fn join(
+    inventory: &Inventory,
+    options: &Options,
+    parts: Parts<'_>,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    output: &Output,
+) -> Result<CreateSummary> {
+    refuse_dependent(options)?;
+    let mut parts = PartReader::new(parts)?;
+    let outputs = std::slice::from_ref(output);
+    create_from(
+        inventory,
+        options,
+        Some(&mut parts),
+        parallel,
+        progress,
+        outputs,
+    )
+}
+
+/// Makes a part of an image. `equal` are the files with equal content, if they are known.
+///
+/// # Errors
+/// As for [`create`].
+pub fn create_part(
+    inventory: &Inventory,
+    options: &Options,
+    (number, equal): (PartNumber, Option<Duplicates>),
+    parallel: Parallel,
+    progress: &dyn Progress,
+    output: &mut Output,
+) -> Result<CreateSummary> {
+    options.check()?;
+    refuse_dependent(options)?;
+    let equal = match equal {
+        Some(equal) => equal,
+        None if options.duplicates => Duplicates::find(inventory, parallel)?,
+        None => Duplicates::default(),
+    };
+    let source = part_source(inventory, options);
+    let mut part = PartWriter::new(number, &source, &equal, output)?;
+    drop(source);
+    let mut image = data::write_part(
+        inventory, &equal, number, options, parallel, progress, &mut part,
+    )?;
+    image.image_bytes = part.finish()?;
+    Ok(CreateSummary {
+        image,
+        ..CreateSummary::default()
+    })
+}
+
+/// Refuses options with which data depends on more than the tree.
+fn refuse_dependent(options: &Options) -> Result<()> {
+    if options.old.is_some() || options.skip_unreadable {
+        return Err(Error::InvalidInput(
+            "parts of images reuse no old image and leave out no files",
+        ));
+    }
+    Ok(())
+}
+
+/// Creates a file system whose data comes from the files, or from parts.
+fn create_from(
+    inventory: &Inventory,
+    options: &Options,
+    mut parts: Option<&mut PartReader<'_>>,
     parallel: Parallel,
     progress: &dyn Progress,
     outputs: &[Output],
@@ -112,7 +192,9 @@ pub fn create_on_devices(
             discarded_bytes,
             ..CreateSummary::default()
         };
-        let duplicates = if options.duplicates {
+        let duplicates = if let Some(parts) = &parts {
+            parts.equal_files(inventory)?
+        } else if options.duplicates {
             match Duplicates::find(inventory, parallel) {
                 // Every unreadable file is met again later, and listed then.
                 Err(_) if options.skip_unreadable => Duplicates::default(),
@@ -128,6 +210,7 @@ pub fn create_on_devices(
             &described,
             &duplicates,
             undescribed,
+            parts.take(),
             options,
             parallel,
             progress,

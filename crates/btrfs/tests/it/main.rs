@@ -15,6 +15,7 @@ mod judges;
 mod kernel;
 mod many;
 mod packed;
+mod parts;
 mod replay;
 mod rescue;
 mod reuse;

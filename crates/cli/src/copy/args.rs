@@ -191,15 +191,16 @@ pub(crate) struct Copy {
 
     /// Make only part I of N of the image, so that each can be made on another machine
     ///
-    /// DST holds the compressed blocks of an equal share of the content, for --parts. All machines
-    /// need the same files, by names, sizes and modification times, and the same options. Part 0
-    /// lists the equal files alone: with --parts, the others need not search them.
-    #[arg(long, value_name = "I/N", value_parser = part, conflicts_with = "verbose", help_heading = "SquashFS images")]
+    /// DST holds the compressed data of an equal share of the content, for --parts; `--to btrfs`
+    /// makes parts of btrfs images. All machines need the same files, by names, sizes and
+    /// modification times, and the same options. Part 0 lists the equal files alone: with --parts,
+    /// the others need not search them.
+    #[arg(long, value_name = "I/N", value_parser = part, conflicts_with = "verbose", help_heading = "SquashFS and btrfs images")]
     part: Option<PartNumber>,
 
     /// Join all parts of the image, which becomes the one that a single machine would make; no
     /// content in SRC is read (repeatable; of a directory, the files in it that end in `.part`)
-    #[arg(long, value_name = "PART", help_heading = "SquashFS images")]
+    #[arg(long, value_name = "PART", help_heading = "SquashFS and btrfs images")]
     parts: Vec<PathBuf>,
 
     #[command(flatten)]
@@ -377,11 +378,11 @@ impl Copy {
         options.spool_dir = open.spool_dir;
         options.remote = open.remote;
         self.set_upload(&mut options)?;
+        options.part = self.part;
+        options.parts.clone_from(&self.parts);
         match format {
             Format::Squashfs => {
                 self.squashfs.set(&self.image, &mut options)?;
-                options.part = self.part;
-                options.parts.clone_from(&self.parts);
                 if self.image.dual {
                     let codec = options.squashfs.compression;
                     self.erofs.set_dual(codec, &mut options)?;
@@ -556,11 +557,15 @@ fn level(wrapper: Option<Wrapper>, compress: Option<&str>) -> Result<Option<u8>>
 
 /// The headings of options for some formats of the destination only, and these formats. Options
 /// without a heading, and those of sources, apply to all.
-const HEADINGS: [(&str, &[Format]); 7] = [
+const HEADINGS: [(&str, &[Format]); 8] = [
     ("Directories", &[Format::Dir, Format::File]),
     (
         "SquashFS, btrfs and EROFS images",
         &[Format::Squashfs, Format::Btrfs, Format::Erofs],
+    ),
+    (
+        "SquashFS and btrfs images",
+        &[Format::Squashfs, Format::Btrfs],
     ),
     ("SquashFS images", &[Format::Squashfs]),
     ("btrfs images", &[Format::Btrfs]),

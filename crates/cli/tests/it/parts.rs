@@ -36,6 +36,27 @@ fn parts_are_joined_or_refused_by_name() {
     ok(&dir, &format!("copy {with} --parts p src x.sqfs"));
     let read = |name| fs::read(dir.join(name)).unwrap();
     assert!(read("x.sqfs") == read("whole.sqfs"));
+    fs::create_dir(dir.join("b")).unwrap();
+    ok(&dir, "copy -q --to btrfs --part 0/2 src b/0.part");
+    for n in [1, 2] {
+        ok(
+            &dir,
+            &format!("copy -q --to btrfs --parts b/0.part --part {n}/2 src b/{n}.part"),
+        );
+    }
+    ok(&dir, "copy -q src whole.btrfs");
+    ok(&dir, "copy -q --parts b src x.btrfs");
+    assert!(read("x.btrfs") == read("whole.btrfs"));
+    refused(
+        &dir,
+        "copy -q --parts b --add-device d src y.btrfs",
+        "joined on one device",
+    );
+    refused(
+        &dir,
+        "copy -q --parts b src y.sqfs",
+        "was made with other options",
+    );
 
     let line = |with: &str| format!("copy {with} --parts p src y.sqfs");
     refused(
@@ -51,8 +72,8 @@ fn parts_are_joined_or_refused_by_name() {
     );
     refused(
         &dir,
-        "copy --part 1/2 src x.btrfs",
-        "--part does not apply to a btrfs image",
+        "copy --part 1/2 src x.erofs",
+        "--part does not apply to an EROFS image",
     );
     refused(&dir, "copy --part 3/2 src x", "--part");
     fs::rename(dir.join("p/3.part"), dir.join("3")).unwrap();
@@ -69,7 +90,7 @@ fn parts_are_joined_or_refused_by_name() {
         .open(dir.join("p/2.part"))
         .unwrap();
     part.write_all_at(b"damage", 30_000).unwrap();
-    let damage = "read p/2.part: the checksum of a block of a part does not match (found 0x";
+    let damage = "read p/2.part: the checksum of a record of a part does not match (found 0x";
     refused(&dir, &line(with), damage);
     ok(
         &dir,

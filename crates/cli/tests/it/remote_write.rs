@@ -175,7 +175,7 @@ fn what_an_object_cannot_be_is_refused_before_anything_is_sent() {
     fs::create_dir(dir.join("src")).unwrap();
     for (line, reason) in [
         ("copy --data dup src s3://b/x.btrfs", "--data dup"),
-        ("copy --device y src s3://b/x.btrfs", "--device"),
+        ("copy --add-device y src s3://b/x.btrfs", "--add-device"),
         (
             "copy src s3://b/x.oci --to oci-archive",
             "not written in order",

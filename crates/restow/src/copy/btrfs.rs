@@ -7,7 +7,7 @@ use tree::{Output, OutputPath, Progress};
 
 use super::job::CopyJob;
 use super::summary::{CopySummary, Unpreserved, lost_xattrs};
-use super::{dual, reuse};
+use super::{dual, parts, reuse};
 use crate::error::{During, refuse};
 use crate::{Error, Result, is_same_file, text};
 
@@ -20,6 +20,7 @@ pub(super) fn write(
     progress: &dyn Progress,
     warn: &mut dyn FnMut(Error),
 ) -> Result<CopySummary> {
+    parts::refuse_dependent(job.options)?;
     let (inventory, all) = (&job.inventory, job.options);
     let old = reuse::btrfs(job, warn)?;
     let (subvolumes, default) = subvolumes(job)?;
@@ -39,6 +40,19 @@ pub(super) fn write(
         options
     };
     refuse_same_devices(job)?;
+    let source = || btrfs::part_source(inventory, &options);
+    if let Some(number) = all.part {
+        return parts::write(job, &source(), |equal, output| {
+            let number = (number, equal);
+            let made =
+                btrfs::create_part(inventory, &options, number, all.parallel, progress, output)?;
+            Ok(made.image)
+        });
+    }
+    let parts = parts::all(job, source)?;
+    if !(parts.is_empty() || all.devices.is_empty()) {
+        refuse!("--parts: the parts of an image are joined on one device");
+    }
     let tree = job.tree_output()?;
     let mut outputs = vec![job.output()?];
     for path in &all.devices {
@@ -49,8 +63,21 @@ pub(super) fn write(
         };
         outputs.push(opened.during(|| format!("create {}", text::of_host_path(path, "-")))?);
     }
-    let made = btrfs::create_on_devices(inventory, &options, all.parallel, progress, &outputs);
-    let mut made = job.name_error(made)?;
+    let mut made = if parts.is_empty() {
+        let made = btrfs::create_on_devices(inventory, &options, all.parallel, progress, &outputs);
+        job.name_error(made)?
+    } else {
+        parts::join(job, &parts, |parts| {
+            btrfs::join(
+                inventory,
+                &options,
+                parts,
+                all.parallel,
+                progress,
+                &outputs[0],
+            )
+        })?
+    };
     let mut output = finish_devices(job, outputs)?;
     let face = dual::add(job, &mut output, made.image.image_bytes)?;
     if let Some(face) = &face {

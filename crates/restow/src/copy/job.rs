@@ -320,7 +320,7 @@ fn refuse_for_object(format: Format, options: &CopyOptions) -> Result<()> {
     let is_btrfs = format == Format::Btrfs;
     let is_image = matches!(format, Format::Squashfs | Format::Erofs) || is_btrfs;
     if is_btrfs && !options.devices.is_empty() {
-        refuse!("--device: an object is a file system of one device");
+        refuse!("--add-device: an object is a file system of one device");
     }
     let name = if options.verity.is_some() {
         "--verity"

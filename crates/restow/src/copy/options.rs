@@ -76,10 +76,10 @@ pub struct CopyOptions {
     pub mkfs_time: Option<u32>,
     /// SquashFS images: the order of file data.
     pub priorities: Option<Priorities>,
-    /// SquashFS images: make this part of the image instead of the whole.
+    /// SquashFS and btrfs images: make this part of the image instead of the whole.
     pub part: Option<PartNumber>,
-    /// SquashFS images: the parts to join, or directories with files that end in `.part`. For a
-    /// part, one that lists the equal files, which are then not searched.
+    /// SquashFS and btrfs images: the parts to join, or directories with files that end in `.part`.
+    /// For a part, one that lists the equal files, which are then not searched.
     pub parts: Vec<PathBuf>,
     /// btrfs images: the format's own options. Those above count for both.
     pub btrfs: btrfs::Options,

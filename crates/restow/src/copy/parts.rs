@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use squashfs::{CreateSummary, ImagePart, Options, PartMismatch, PartNumber, PartSource};
-use tree::{Error as TreeError, Output, Progress, ReadAt};
+use tree::{
+    Duplicates, Error as TreeError, ImagePart, ImageSummary, Output, PartMismatch, PartSource,
+    Parts, ReadAt,
+};
 
 use super::job::CopyJob;
 use super::options::CopyOptions;
@@ -51,18 +53,17 @@ pub(super) fn refuse_dependent(options: &CopyOptions) -> Result<()> {
     Ok(())
 }
 
-/// Writes a part.
+/// Writes a part, which `make` makes with the equal files, if they are known.
 ///
 /// # Errors
 /// The source cannot be read, the destination cannot be written, or a given part is not one of this
 /// image.
 pub(super) fn write(
     job: &CopyJob<'_>,
-    options: &Options,
-    number: PartNumber,
-    progress: &dyn Progress,
+    source: &PartSource,
+    make: impl FnOnce(Option<Duplicates>, &mut Output) -> tree::Result<ImageSummary>,
 ) -> Result<CopySummary> {
-    let given = given(job, options)?;
+    let given = given(job, source)?;
     let equal = match given.iter().find(|file| file.part.number().number < 2) {
         Some(file) => {
             let equal = open(job, &file.path);
@@ -73,17 +74,10 @@ pub(super) fn write(
         None => refuse!("--parts: only parts 0 and 1 list the equal files"),
     };
     let mut output = job.output()?;
-    let made = squashfs::create_part(
-        &job.inventory,
-        options,
-        (number, equal),
-        job.options.parallel,
-        progress,
-        &mut output,
-    );
-    let made = job.finish(made, output)?;
-    let mut summary = CopySummary::of_image(&made.image, false);
-    summary.files = made.image.files;
+    let made = make(equal, &mut output);
+    let image = job.finish(made, output)?;
+    let mut summary = CopySummary::of_image(&image, false);
+    summary.files = image.files;
     Ok(summary)
 }
 
@@ -91,11 +85,11 @@ pub(super) fn write(
 ///
 /// # Errors
 /// They are not the parts of this image.
-pub(super) fn all(job: &CopyJob<'_>, options: &Options) -> Result<Vec<PartFile>> {
-    let mut files = given(job, options)?;
+pub(super) fn all(job: &CopyJob<'_>, source: impl FnOnce() -> PartSource) -> Result<Vec<PartFile>> {
     if job.options.parts.is_empty() {
-        return Ok(files);
+        return Ok(Vec::new());
     }
+    let mut files = given(job, &source())?;
     let number = |file: &PartFile| file.part.number().number;
     files.retain(|file| number(file) > 0);
     files.sort_by_key(number);
@@ -134,28 +128,18 @@ pub(super) fn all(job: &CopyJob<'_>, options: &Options) -> Result<Vec<PartFile>>
     Ok(files)
 }
 
-/// Joins the parts.
+/// Joins the parts by `make`.
 ///
 /// # Errors
 /// A part is damaged, or the destination cannot be written.
-pub(super) fn join(
+pub(super) fn join<T>(
     job: &CopyJob<'_>,
-    options: &Options,
     files: &[PartFile],
-    progress: &dyn Progress,
-    output: &mut Output,
-) -> Result<CreateSummary> {
+    make: impl FnOnce(Parts<'_>) -> tree::Result<T>,
+) -> Result<T> {
     let parts: Vec<ImagePart> = files.iter().map(|file| file.part.clone()).collect();
     let open = |index: usize| open(job, &files[index].path);
-    let joined = squashfs::join(
-        &job.inventory,
-        options,
-        (&parts, &open),
-        job.options.parallel,
-        progress,
-        output,
-    );
-    match joined {
+    match make((&parts, &open)) {
         Err(TreeError::Part { number, error, .. }) if number as usize <= files.len() => {
             let name = files[number as usize - 1].name();
             Err(Error::from(*error).during(format!("read {name}")))
@@ -165,7 +149,7 @@ pub(super) fn join(
 }
 
 /// The parts that the options name.
-fn given(job: &CopyJob<'_>, options: &Options) -> Result<Vec<PartFile>> {
+fn given(job: &CopyJob<'_>, source: &PartSource) -> Result<Vec<PartFile>> {
     let mut paths = Vec::new();
     for path in &job.options.parts {
         if !path.is_dir() {
@@ -184,13 +168,12 @@ fn given(job: &CopyJob<'_>, options: &Options) -> Result<Vec<PartFile>> {
         return Ok(Vec::new());
     }
     let (inventory, mut files) = (&job.inventory, Vec::new());
-    let source = PartSource::of(inventory, options);
     for path in paths {
         let name = text::of_host_path(&path, "standard input");
         let read = || {
             let bytes = open(job, &path)?;
             let part = ImagePart::read(&*bytes)?;
-            let mismatch = part.mismatch(&bytes, inventory, &source)?;
+            let mismatch = part.mismatch(&bytes, inventory, source)?;
             Ok::<_, TreeError>((part, mismatch))
         };
         let (part, mismatch) = read().during(|| format!("read {name}"))?;

@@ -23,18 +23,26 @@ pub(super) fn write(
 ) -> Result<CopySummary> {
     parts::refuse_dependent(job.options)?;
     let options = options(job, warn)?;
-    if let Some(part) = job.options.part {
-        return parts::write(job, &options, part, progress);
+    let (inventory, parallel) = (&job.inventory, job.options.parallel);
+    let source = || squashfs::part_source(inventory, &options);
+    if let Some(number) = job.options.part {
+        return parts::write(job, &source(), |equal, output| {
+            let number = (number, equal);
+            let made =
+                squashfs::create_part(inventory, &options, number, parallel, progress, output)?;
+            Ok(made.image)
+        });
     }
-    let parts = parts::all(job, &options)?;
+    let parts = parts::all(job, source)?;
     let tree = job.tree_output()?;
     let mut output = job.output()?;
-    let parallel = job.options.parallel;
     let mut made = if parts.is_empty() {
-        let made = squashfs::create(&job.inventory, &options, parallel, progress, &mut output);
+        let made = squashfs::create(inventory, &options, parallel, progress, &mut output);
         job.name_error(made)?
     } else {
-        parts::join(job, &options, &parts, progress, &mut output)?
+        parts::join(job, &parts, |parts| {
+            squashfs::join(inventory, &options, parts, parallel, progress, &mut output)
+        })?
     };
     let face = dual::add(job, &mut output, made.image.image_bytes)?;
     if let Some(face) = &face {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use codec::{Filters, Settings};
-use squashfs::{Fragments, ImagePart, Options, PartNumber, PartSource, create, create_part, join};
+use squashfs::{Fragments, Options, create, create_part, join, part_source};
 use testkit::{MemoryFs, Rng};
 use tree::{
-    Duplicates, FileSystem, Inventory, Limits, MemoryResult, NoProgress, Parallel, ReadAt, Result,
+    Duplicates, FileSystem, ImagePart, Inventory, Limits, MemoryResult, NoProgress, Parallel,
+    PartNumber, ReadAt, Result,
 };
 
 use crate::sources::text;
@@ -200,7 +201,7 @@ fn a_part_knows_its_tree() {
     let header = ImagePart::read(&*bytes).unwrap();
     let differs = |fs: &MemoryFs, options: &Options| {
         let inventory = inventory(fs);
-        let source = PartSource::of(&inventory, options);
+        let source = part_source(&inventory, options);
         let mismatch = header.mismatch(&bytes, &inventory, &source).unwrap();
         format!("{mismatch:?}")
     };

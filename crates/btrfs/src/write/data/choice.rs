@@ -35,7 +35,8 @@ enum Property {
 /// Everything that decides how a file is encoded.
 pub(super) struct Chooser<'a> {
     pub(super) inventory: &'a Inventory<'a>,
-    pub(super) described: &'a FileDescriptions,
+    /// `None` asks the tree.
+    pub(super) described: Option<&'a FileDescriptions>,
     pub(super) options: &'a Options,
 }
 
@@ -107,7 +108,19 @@ impl Chooser<'_> {
     }
 
     fn property(&self, file: FileId) -> Option<Property> {
-        let xattrs = self.described.xattrs.get(&file)?;
+        let asked;
+        let xattrs = match self.described {
+            Some(described) => described.xattrs.get(&file)?,
+            None => {
+                // The error comes up again where the image gets the attributes.
+                asked = self
+                    .inventory
+                    .tree()
+                    .xattrs(self.inventory.ino(file))
+                    .ok()?;
+                &asked
+            }
+        };
         let property = xattrs.iter().find(|xattr| *xattr.name == *PROPERTY)?;
         // Linux compares only the begin of an algorithm's name: a level may follow.
         Some(match &*property.value {

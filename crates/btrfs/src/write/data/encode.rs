@@ -61,7 +61,7 @@ fn inline_max(nodesize: u32) -> usize {
 impl<'a> DataEncoder<'a> {
     pub(super) fn new(
         inventory: &'a Inventory<'a>,
-        described: &'a FileDescriptions,
+        described: Option<&'a FileDescriptions>,
         options: &'a Options,
     ) -> Self {
         let skip_unreadable = options.skip_unreadable;

@@ -28,6 +28,20 @@ pub(super) enum DataJob {
     Pass(FileStep),
 }
 
+impl DataJob {
+    /// Where it begins in its file.
+    pub(super) fn offset(&self) -> u64 {
+        match self {
+            DataJob::Piece { offset, .. }
+            | DataJob::Pass(FileStep::Shared { offset, .. } | FileStep::Reserve { offset, .. }) => {
+                *offset
+            }
+            DataJob::Keep { extent, .. } => extent.offset,
+            DataJob::Small(_) | DataJob::Pass(_) => 0,
+        }
+    }
+}
+
 /// A step for a file that needs no work on its content.
 pub(super) enum FileStep {
     /// A part that refers to a numbered part or a kept extent, starting at `skip`.

@@ -1,10 +1,12 @@
 //! The list of jobs, in the order of file IDs: small files in batches, other files part by part.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use tree::{Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, FileKind, Inventory, Result};
+use tree::{Encoding, Extent, ExtentId, ExtentKind, Extents, FileId, Inventory, Result};
 
 use super::job::{DataJob, FileStep, PIECE_BYTES};
+use super::part::is_stored;
 use super::share::{
     ExtentClass, NumberedParts, Originals, PartLookup, SharedExtents, is_nocow, is_on_sectors,
     reserved,
@@ -17,12 +19,14 @@ use crate::write::layout::SECTOR_BYTES;
 const BATCH: usize = 32;
 const SECTOR: u64 = SECTOR_BYTES as u64;
 
-/// An iterator over the jobs; the jobs of a file are consecutive.
+/// An iterator over the jobs of a share of the content of all stored files; the jobs of a file are
+/// consecutive.
 pub(super) fn jobs<'a>(
     inventory: &'a Inventory<'a>,
     originals: &'a Originals<'a>,
     lost: &'a BTreeSet<FileId>,
     options: &Options,
+    share: Range<u64>,
 ) -> impl Iterator<Item = DataJob> + 'a {
     let stored_extents = inventory.tree().storage().stored_extents;
     DataJobs {
@@ -35,6 +39,9 @@ pub(super) fn jobs<'a>(
         } else {
             SharedExtents::default()
         },
+        numbers: stored_extents,
+        share,
+        at: 0,
         next: 0,
         small: Vec::new(),
         known: NumberedParts::default(),
@@ -50,6 +57,11 @@ struct DataJobs<'a> {
     /// Whether compressed extents are copied as they are.
     keep: bool,
     shown: SharedExtents,
+    /// Whether pieces get numbers, for which every file is looked at.
+    numbers: bool,
+    share: Range<u64>,
+    /// Bytes of the stored files before the next one.
+    at: u64,
     /// The next file.
     next: u32,
     small: Vec<FileId>,
@@ -60,6 +72,8 @@ struct DataJobs<'a> {
 /// Position in one file's data.
 struct FileCutter<'a> {
     file: FileId,
+    /// Bytes of the stored files before it.
+    at: u64,
     size: u64,
     is_nocow: bool,
     extents: Extents<'a>,
@@ -81,10 +95,29 @@ impl Iterator for DataJobs<'_> {
 
     fn next(&mut self) -> Option<DataJob> {
         loop {
+            if self.at >= self.share.end && self.open.is_none() {
+                return None;
+            }
+            let (at, job) = self.next_anywhere()?;
+            if self.share.contains(&at) {
+                return Some(job);
+            }
+        }
+    }
+}
+
+impl DataJobs<'_> {
+    /// The next job, and its place in the content of all stored files. Files outside of the share
+    /// can be left out.
+    fn next_anywhere(&mut self) -> Option<(u64, DataJob)> {
+        loop {
             if let Some(mut parts) = self.open.take() {
                 let job = match parts.next(self) {
                     Ok(Some(job)) => job,
-                    Ok(None) => return Some(DataJob::Pass(FileStep::End(parts.file))),
+                    Ok(None) => {
+                        let last = parts.at + self.inventory.size(parts.file) - 1;
+                        return Some((last, DataJob::Pass(FileStep::End(parts.file))));
+                    }
                     Err(error) => {
                         let file = parts.file;
                         // The file ends here.
@@ -95,42 +128,45 @@ impl Iterator for DataJobs<'_> {
                         DataJob::Pass(FileStep::Unreadable { file, error })
                     }
                 };
+                let at = parts.at + job.offset();
                 self.open = Some(parts);
-                return Some(job);
+                return Some((at, job));
             }
             if self.next == self.inventory.file_count() {
                 let rest = std::mem::take(&mut self.small);
-                return (!rest.is_empty()).then_some(DataJob::Small(rest));
+                return (!rest.is_empty()).then_some((self.at, DataJob::Small(rest)));
             }
             let file = FileId(self.next);
-            let size = self.inventory.size(file);
-            let is_stored = self.inventory.kind(file) == FileKind::Regular
-                && size > 0
-                && !self.lost.contains(&file)
-                && self.originals.of(file).is_none();
-            if !is_stored {
+            if !is_stored(self.inventory, self.originals, file) || self.lost.contains(&file) {
                 self.next += 1;
                 continue;
             }
+            let (at, size) = (self.at, self.inventory.size(file));
             if size < SECTOR || size == SECTOR && !self.is_shared(file) {
                 if let Some(original) = self.same_small(file, size) {
                     // The part it refers to must come first.
                     if !self.small.is_empty() {
-                        return Some(DataJob::Small(std::mem::take(&mut self.small)));
+                        let small = std::mem::take(&mut self.small);
+                        return Some((at, DataJob::Small(small)));
                     }
-                    self.next += 1;
-                    return Some(DataJob::Pass(FileStep::Same { file, original }));
+                    (self.next, self.at) = (self.next + 1, at + size);
+                    return Some((at, DataJob::Pass(FileStep::Same { file, original })));
                 }
-                self.next += 1;
+                (self.next, self.at) = (self.next + 1, at + size);
                 self.small.push(file);
                 if self.small.len() == BATCH {
-                    return Some(DataJob::Small(std::mem::take(&mut self.small)));
+                    return Some((at, DataJob::Small(std::mem::take(&mut self.small))));
                 }
                 continue;
             }
-            self.next += 1;
+            (self.next, self.at) = (self.next + 1, at + size);
+            let is_outside = self.at <= self.share.start || at >= self.share.end;
+            if is_outside && !self.numbers {
+                continue;
+            }
             self.open = Some(FileCutter {
                 file,
+                at,
                 size,
                 is_nocow: is_nocow(self.inventory, file),
                 extents: self.inventory.extents(file),
@@ -138,9 +174,7 @@ impl Iterator for DataJobs<'_> {
             });
         }
     }
-}
 
-impl DataJobs<'_> {
     /// Whether other files refer to some of this file's stored bytes.
     fn is_shared(&self, file: FileId) -> bool {
         if self.shown.shared.is_empty() {

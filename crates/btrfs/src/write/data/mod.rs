@@ -5,17 +5,25 @@ mod choice;
 mod encode;
 mod job;
 mod jobs;
+mod part;
 mod reserve;
 mod reuse;
 mod share;
 mod sink;
 mod trial;
 
-use tree::{Duplicates, Inventory, Lost, Parallel, Progress, Result, ordered};
+use std::collections::BTreeSet;
+
+use tree::{
+    Duplicates, ImageSummary, Inventory, Lost, Parallel, PartNumber, PartReader, PartWriter,
+    Progress, Result, ordered,
+};
 
 pub(crate) use self::area::{Area, ExtentSlice, FileContent};
 use self::encode::DataEncoder;
 use self::jobs::jobs;
+pub use self::part::part_source;
+use self::part::{PartResults, stored_files};
 use self::reuse::OldData;
 use self::share::Originals;
 use self::sink::Sink;
@@ -30,33 +38,78 @@ const JOBS_PER_THREAD: usize = 16;
 /// With more threads than this, each has four jobs in flight, of up to 128 KiB each.
 const JOBS_MAX: usize = 128;
 
-/// Encodes and writes the content of all files that are not already left out.
+/// Encodes the content of all files that are not already left out, or takes it from parts, and
+/// writes it.
 #[allow(clippy::too_many_arguments, reason = "each is a separate input")]
 pub(crate) fn write<'a>(
     inventory: &Inventory,
     described: &FileDescriptions,
     duplicates: &Duplicates,
     lost: Lost,
+    parts: Option<&mut PartReader<'_>>,
     options: &Options,
     parallel: Parallel,
     progress: &dyn Progress,
     devices: &'a Devices<'a>,
 ) -> Result<Area<'a>> {
     let originals = Originals::new(inventory, duplicates);
-    let mut work = DataEncoder::new(inventory, described, options);
+    let mut work = DataEncoder::new(inventory, Some(described), options);
     let old_differs = work.reuse(OldData::find(inventory, options, parallel));
     let lost_before = lost.files().collect();
     let area = Area::new(inventory.file_count(), lost, options, devices)?;
     let mut sink = Sink::new(area, &work, progress);
-    let in_flight = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
-    ordered(
-        parallel.in_flight(in_flight.max(4 * parallel.threads())),
-        jobs(inventory, &originals, &lost_before, options),
-        || work.worker(),
-        |worker, job| work.work(worker, job),
-        |done| sink.take(done),
-    )?;
+    if let Some(parts) = parts {
+        let mut results = PartResults::new(parts, &work, &originals, options);
+        while let Some(done) = results.next()? {
+            sink.take(done)?;
+        }
+    } else {
+        ordered(
+            in_flight(parallel),
+            jobs(inventory, &originals, &lost_before, options, 0..u64::MAX),
+            || work.worker(),
+            |worker, job| work.work(worker, job),
+            |done| sink.take(done),
+        )?;
+    }
     let mut area = sink.finish(&originals);
     area.old_differs = old_differs;
     Ok(area)
+}
+
+fn in_flight(parallel: Parallel) -> Parallel {
+    let jobs = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
+    parallel.in_flight(jobs.max(4 * parallel.threads()))
+}
+
+/// Encodes a share of the content of all files, and writes it to a part.
+pub(crate) fn write_part(
+    inventory: &Inventory<'_>,
+    duplicates: &Duplicates,
+    number: PartNumber,
+    options: &Options,
+    parallel: Parallel,
+    progress: &dyn Progress,
+    part: &mut PartWriter<'_>,
+) -> Result<ImageSummary> {
+    let originals = Originals::new(inventory, duplicates);
+    let stored = stored_files(inventory, &originals).map(|file| inventory.size(file));
+    let content_bytes = stored.sum();
+    let share = number.share(content_bytes);
+    progress.expect(None, Some(share.end.min(content_bytes) - share.start));
+    let work = DataEncoder::new(inventory, None, options);
+    let (none, mut summary) = (BTreeSet::new(), ImageSummary::default());
+    ordered(
+        in_flight(parallel),
+        jobs(inventory, &originals, &none, options, share),
+        || work.worker(),
+        |worker, job| work.work(worker, job),
+        |done| {
+            let before = (summary.files, summary.content_bytes);
+            part::put(part, &work, done, &mut summary)?;
+            progress.advance(summary.files - before.0, summary.content_bytes - before.1);
+            Ok(())
+        },
+    )?;
+    Ok(summary)
 }

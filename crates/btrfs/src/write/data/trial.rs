@@ -104,7 +104,13 @@ impl<'a> ImageTrial<'a> {
         };
         let mut parts = Vec::new();
         let originals = Originals::new(inventory, duplicates);
-        for job in jobs(inventory, &originals, &trial.nothing_lost, &trial.options) {
+        for job in jobs(
+            inventory,
+            &originals,
+            &trial.nothing_lost,
+            &trial.options,
+            0..u64::MAX,
+        ) {
             match job {
                 DataJob::Small(files) => parts.extend(files.into_iter().map(|file| TrialPart {
                     file,
@@ -146,7 +152,7 @@ impl<'a> ImageTrial<'a> {
 
     /// A worker that encodes with these options, which are from [`ImageTrial::options`].
     pub fn worker<'w>(&'w self, options: &'w Options) -> TrialWorker<'w> {
-        let work = DataEncoder::new(self.inventory, &self.described, options);
+        let work = DataEncoder::new(self.inventory, Some(&self.described), options);
         let worker = work.worker();
         TrialWorker { work, worker }
     }
@@ -179,7 +185,7 @@ impl<'a> ImageTrial<'a> {
     ) -> Result<Area<'o>> {
         let inventory = self.inventory;
         let originals = Originals::new(inventory, self.duplicates);
-        let work = DataEncoder::new(inventory, &self.described, options);
+        let work = DataEncoder::new(inventory, Some(&self.described), options);
         let lost = Lost::default();
         let area = Area::new(inventory.file_count(), lost, options, devices)?;
         let mut sink = Sink::new(area, &work, &NoProgress);
@@ -205,7 +211,13 @@ impl<'a> ImageTrial<'a> {
                 ..UnplacedExtent::default()
             }
         };
-        for job in jobs(inventory, &originals, &self.nothing_lost, &self.options) {
+        for job in jobs(
+            inventory,
+            &originals,
+            &self.nothing_lost,
+            &self.options,
+            0..u64::MAX,
+        ) {
             let done = match job {
                 DataJob::Small(files) => {
                     let small = files.into_iter().map(|file| {
