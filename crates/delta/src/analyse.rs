@@ -5,7 +5,8 @@ use std::ops::Range;
 use tree::{ReadAt, Result, to_usize};
 use zstd::Frame;
 
-use patch::{BlockCodec, SourceDecoder, XZ_EXTREME, xz_settings};
+use patch::steps::{LikelyMatches, emit_steps};
+use patch::{BlockCodec, PatchError, SourceDecoder, XZ_EXTREME, xz_settings};
 
 use crate::index::{Anchor, anchors};
 use crate::old::{OldFile, Recent, decoded, is_table, read, tables};
@@ -22,6 +23,10 @@ const ARCHIVE_PART_BYTES: u32 = 2 << 20;
 const LEVELS: [i16; 22] = [
     3, 15, 19, 1, 9, 5, 6, 2, 4, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 20, 21, 22,
 ];
+
+/// The first level whose search takes several times as long as the rest of encoding: from here on,
+/// the patch has the steps of a block that is like old ones.
+const STEPS_LEVEL_MIN: i16 = 5;
 
 const GZIP_LEVELS: [i16; 11] = [9, 6, 1, 2, 3, 4, 5, 7, 10, 11, 12];
 const XZ_LEVELS: [i16; 12] = [
@@ -52,6 +57,8 @@ pub(crate) enum Step {
     Encode {
         content: Vec<u8>,
         encoder: Encoder,
+        /// The steps of the block, if a search takes long.
+        steps: Option<Vec<u8>>,
     },
     Zeros,
 }
@@ -163,6 +170,7 @@ pub(crate) struct Worker {
     decoder: SourceDecoder,
     encoding: Vec<u8>,
     encoded: Vec<u8>,
+    likely: LikelyMatches,
 }
 
 impl<'a> Analysis<'a> {
@@ -233,7 +241,12 @@ impl<'a> Analysis<'a> {
             return Ok(());
         };
         piece.keys = keys(&found);
-        piece.steps = vec![Step::Encode { content, encoder }];
+        let steps = self.steps(piece, &content, &found, &encoder, worker)?;
+        piece.steps = vec![Step::Encode {
+            content,
+            encoder,
+            steps,
+        }];
         Ok(())
     }
 
@@ -263,6 +276,48 @@ impl<'a> Analysis<'a> {
             let len = encoder.encode(&mut worker.encoded, content, &mut worker.encoding);
             len.is_some_and(|len| worker.encoded[..len] == *stored)
         })
+    }
+
+    /// The steps of a block as the patch has them, if they save a search and are not long.
+    fn steps(
+        &self,
+        piece: &Piece,
+        content: &[u8],
+        found: &[Anchor],
+        encoder: &Encoder,
+        worker: &mut Worker,
+    ) -> Result<Option<Vec<u8>>> {
+        if encoder.codec != BlockCodec::Zstd || encoder.level < STEPS_LEVEL_MIN {
+            return Ok(None);
+        }
+        let decoder = &mut worker.decoder;
+        let frames = self
+            .old
+            .frames_like(content, found, &piece.sources, decoder)?;
+        if frames.is_empty() {
+            return Ok(None);
+        }
+        let read = &mut |buffer: &mut [u8], at: u64| {
+            let read = self.old.file.read_exact_at(buffer, at);
+            read.map_err(PatchError::Old)
+        };
+        let likely = &mut worker.likely;
+        if let Err(error) = likely.find(&frames, content.len() as u32, 0, read) {
+            return match error {
+                PatchError::Old(error) => Err(error.into()),
+                _ => Ok(None),
+            };
+        }
+        let (mut steps, mut tables) = (Vec::new(), vec![0; zstd::READ_STEPS_WORKSPACE_SIZE]);
+        let read = zstd::read_steps(&piece.bytes, &mut tables, &mut |step| steps.push(step));
+        let emitted = emit_steps(&frames, likely, &steps);
+        if read.is_err() || emitted.len() > piece.bytes.len() / 2 {
+            return Ok(None);
+        }
+        let mut workspace = vec![0; zstd::COMPRESS_STEPS_WORKSPACE_SIZE];
+        let steps = &mut steps.iter().copied();
+        let len = encoder.encode_steps(&mut worker.encoded, content, steps, &mut workspace);
+        Ok((len.is_some_and(|len| worker.encoded[..len] == *piece.bytes)).then_some(emitted))
     }
 
     fn plain(&self, piece: &mut Piece) -> Result<()> {

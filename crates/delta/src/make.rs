@@ -12,8 +12,8 @@ use crate::old::{OldFile, decoded, source_of};
 use crate::scan::scan;
 use patch::format::{
     APPLY_MEMORY_BYTES, ENCODERS_MAX, HEAD_BYTES, HEADER_BYTES, Header, Operation, OperationWriter,
-    PART_HEADER_BYTES, PART_NEW_BYTES_MAX, PartHeader, Source, emit_sources, part_memory,
-    shared_memory, thread_memory,
+    PART_HEADER_BYTES, PART_NEW_BYTES_MAX, PartHeader, Source, emit_number, emit_sources,
+    part_memory, shared_memory, thread_memory,
 };
 use patch::{BlockCodec, Encoder, SourceDecoder};
 
@@ -301,11 +301,23 @@ impl Maker<'_> {
                         self.take(taken)?;
                     }
                 }
-                Step::Encode { content, encoder } => {
+                Step::Encode {
+                    content,
+                    encoder,
+                    steps,
+                } => {
+                    let encoder = match steps {
+                        Some(_) => encoder.with_steps(),
+                        None => encoder,
+                    };
                     let encoder = self.encoder(&encoder).expect("make_room has found it");
                     self.summary.encoded_blocks += 1;
                     self.summary.encoded_bytes += bytes;
                     self.part.content.extend_from_slice(&content);
+                    if let Some(steps) = steps {
+                        emit_number(&mut self.part.content, to_u64(steps.len()));
+                        self.part.content.extend_from_slice(&steps);
+                    }
                     let bytes = to_u64(content.len());
                     self.part.push(Operation::Encode { bytes, encoder });
                     self.digest.update(&piece.bytes);
@@ -327,9 +339,19 @@ impl Maker<'_> {
     /// Begins a part for a piece if it does not fit, and shortens its sources if they never do. A
     /// block that cannot be encoded in the memory is taken as it is.
     fn make_room(&mut self, piece: &mut Piece) {
-        if let [Step::Encode { content, encoder }] = &piece.steps[..] {
+        if let [
+            Step::Encode {
+                content,
+                encoder,
+                steps,
+            },
+        ] = &mut piece.steps[..]
+        {
             let (encoder, len) = (*encoder, content.len());
-            if !self.accept(&encoder, len) {
+            if steps.is_some() && !self.accept(&encoder.with_steps(), len) {
+                *steps = None;
+            }
+            if steps.is_none() && !self.accept(&encoder, len) {
                 piece.take_all();
             }
         }
@@ -338,7 +360,10 @@ impl Maker<'_> {
         (piece.sources)
             .retain(|it| it.content_bytes == 0 || it.codec == BlockCodec::Zstd || has_codec(it));
         let content = |step: &Step| match step {
-            Step::Encode { content, .. } => content.len(),
+            Step::Encode { content, steps, .. } => {
+                // With the number before the steps.
+                content.len() + steps.as_ref().map_or(0, |steps| steps.len() + 4)
+            }
             Step::Take(range) => range.len().min(TAKE_BYTES_MAX),
             Step::Copy { .. } | Step::Zeros => 0,
         };

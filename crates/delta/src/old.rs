@@ -9,10 +9,13 @@ use crate::DeltaInput;
 use crate::index::{Anchor, AnchorIndex, anchors};
 use crate::scan::{Segment, SegmentKind, scan};
 use patch::format::Source;
+use patch::steps::{LIKE_FRAMES_MAX, LikeFrame, STRETCHES_MAX, Stretch};
 use patch::{BlockCodec, SourceDecoder};
 
 /// Copies of plain bytes are at least this long; shorter repeats are left to zstd.
 const COPY_BYTES_MIN: usize = 256;
+/// Equal content of two frames is at least this long, or its matches are not looked at.
+const STRETCH_BYTES_MIN: usize = 32;
 /// Bytes around a gap that precede the content for it.
 const MARGIN: u64 = 256;
 /// Segments that precede the content of one piece.
@@ -198,6 +201,67 @@ impl<'a> OldFile<'a> {
         let to = self.tables.len().min(place + TABLES_AROUND + 1);
         let near = self.tables[from.min(to)..to].iter();
         near.map(|segment| source_of(&self.segments[to_usize(*segment)]))
+    }
+
+    /// The frames among the sources of content, with what they have of it.
+    pub(crate) fn frames_like(
+        &self,
+        content: &[u8],
+        found: &[Anchor],
+        sources: &[Source],
+        decoder: &mut SourceDecoder,
+    ) -> Result<Vec<LikeFrame>> {
+        let is_frame = |it: &&Source| {
+            it.content_bytes > 0 && it.codec == BlockCodec::Zstd && it.at < self.size
+        };
+        let mut frames = Vec::new();
+        for source in sources.iter().filter(is_frame).take(LIKE_FRAMES_MAX) {
+            let mut stored = vec![0; to_usize(source.stored_bytes)];
+            self.file.read_exact_at(&mut stored, source.at)?;
+            let Some(old) = decoded(&stored, source.content_bytes, source.codec, decoder) else {
+                continue;
+            };
+            let stretches = self.stretches(content, found, source.at, &old);
+            if !stretches.is_empty() {
+                frames.push(LikeFrame {
+                    at: source.at,
+                    stored_bytes: source.stored_bytes,
+                    stretches,
+                });
+            }
+        }
+        Ok(frames)
+    }
+
+    /// The stretches of content that the frame at `at` has, too, whose content is `old`.
+    fn stretches(&self, content: &[u8], found: &[Anchor], at: u64, old: &[u8]) -> Vec<Stretch> {
+        let (mut stretches, mut done) = (Vec::new(), 0);
+        for anchor in found {
+            let here = to_usize(anchor.offset);
+            let Some(entry) = self.index.find(anchor.key).filter(|_| here > done) else {
+                continue;
+            };
+            let there = to_usize(entry.offset);
+            if self.segments[to_usize(entry.segment)].at != at || there > old.len() {
+                continue;
+            }
+            let before = old[..there].iter().rev();
+            let back = equal(before, content[done..here].iter().rev());
+            let forward = equal(old[there..].iter(), content[here..].iter());
+            if back + forward < STRETCH_BYTES_MIN {
+                continue;
+            }
+            stretches.push(Stretch {
+                from: (there - back) as u32,
+                to: (here - back) as u32,
+                bytes: (back + forward) as u32,
+            });
+            done = here + forward;
+            if stretches.len() == STRETCHES_MAX {
+                break;
+            }
+        }
+        stretches
     }
 
     /// Plain bytes that are equal to some of `bytes`, in order: where they are there and here.

@@ -22,7 +22,7 @@ use crate::format::{
     APPLY_MEMORY_BYTES, HEAD_BYTES, HEADER_BYTES, Header, PART_HEADER_BYTES, PartHeader, Source,
     parse_sources, part_memory, prefix_bytes,
 };
-use crate::jobs::{Buffers, Files, JobMaker, Jobs, Made, buffer_bytes, is_in_one_file};
+use crate::jobs::{Buffers, Files, JobMaker, JobMemory, Jobs, Made, buffer_bytes, is_in_one_file};
 
 /// Bytes of the memory for copying that a patch counts: of OLD, as many are verified at a time.
 const COPY_BYTES: usize = 256 << 10;
@@ -466,6 +466,8 @@ impl<R: Read> Applier<'_, R> {
         let (new, buffers, digest) = (&self.new, &self.buffers, &mut self.digest);
         let (made, synced) = (&mut self.made, &mut self.synced);
         let maker = JobMaker {
+            header: self.header,
+            readable: self.header.old_bytes.saturating_add(*made),
             files: Files::new(self.old, self.header, new),
             buffers,
             place,
@@ -474,8 +476,8 @@ impl<R: Read> Applier<'_, R> {
         ordered(
             self.parallel,
             jobs.by_ref(),
-            || vec![0; workspace_bytes],
-            |workspace, job| maker.make(&job?, workspace),
+            || JobMemory::new(workspace_bytes),
+            |memory, job| maker.make(&job?, memory),
             |done: Made| {
                 let (bytes, _) = done.buffer.split_at(done.len);
                 if to_u64(bytes.len()) > end.saturating_sub(*made) {

@@ -6,9 +6,11 @@ use tree::Result;
 #[cfg(feature = "encode")]
 use tree::{Error, sha256, to_u64, to_usize};
 #[cfg(feature = "encode")]
-use zstd::Params;
+use zstd::{FrameStep, Params};
 
 use crate::BlockCodec;
+#[cfg(feature = "encode")]
+use crate::steps::likely_bytes;
 
 /// Sizes of content up to which a level has the same tables.
 #[cfg(feature = "encode")]
@@ -17,6 +19,12 @@ const CLASSES: [u32; 3] = [16 << 10, 128 << 10, 256 << 10];
 /// Bytes of content that shows whether an encoder is that of the patch.
 #[cfg(feature = "encode")]
 const PROBE_BYTES: usize = 64 << 10;
+
+/// In the variant of zstd: a checksum of the content ends the frame.
+#[cfg(feature = "encode")]
+const CHECKSUM: u8 = 1;
+/// In the variant of zstd: the patch has the steps of the blocks.
+const STEPS: u8 = 2;
 
 /// Added to a level of xz for its slower variant.
 pub const XZ_EXTREME: i16 = 16;
@@ -29,8 +37,8 @@ pub struct Encoder {
     /// The level; of xz, [`XZ_EXTREME`] more for the slower variant; of LZ4, 0 for its fast
     /// encoder.
     pub level: i16,
-    /// Of zstd, 1 if a checksum of the content ends the frame; of xz, the filter as
-    /// [`crate::xz_settings`] has it; otherwise 0.
+    /// Of zstd, 1 if a checksum of the content ends the frame, plus 2 if the patch has the steps of
+    /// its blocks; of xz, the filter as [`crate::xz_settings`] has it; otherwise 0.
     pub variant: u8,
     /// Of zstd, the length of content for which the level's parameters are chosen; 0: its own.
     pub sized_bytes: u32,
@@ -52,6 +60,20 @@ impl Encoder {
             probe_sha256: [0; 32],
         }
     }
+
+    /// The same encoder with the steps of its blocks from the patch.
+    #[must_use]
+    pub fn with_steps(self) -> Encoder {
+        Encoder {
+            variant: self.variant | STEPS,
+            ..self
+        }
+    }
+
+    /// Whether the patch has the steps of its blocks.
+    pub fn has_steps(&self) -> bool {
+        self.codec == BlockCodec::Zstd && self.variant & STEPS != 0
+    }
 }
 
 #[cfg(feature = "encode")]
@@ -68,7 +90,7 @@ impl Encoder {
         let (has_level, variant_max) = match self.codec {
             BlockCodec::Zstd => {
                 let levels = zstd::LEVEL_MIN..=zstd::LEVEL_MAX;
-                (level != 0 && levels.contains(&level), 1)
+                (level != 0 && levels.contains(&level), CHECKSUM | STEPS)
             }
             BlockCodec::Gzip => ((1..=12).contains(&level), 0),
             BlockCodec::Xz => (level & !i32::from(XZ_EXTREME) <= 9 && level >= 0, 8),
@@ -81,6 +103,7 @@ impl Encoder {
     pub(crate) fn allocated_bytes(&self) -> u64 {
         let content = u64::from(self.content_bytes_max);
         match self.codec {
+            BlockCodec::Zstd if self.has_steps() => likely_bytes(self.content_bytes_max),
             BlockCodec::Zstd => 0,
             BlockCodec::Gzip if self.level >= 10 => 10 << 20,
             BlockCodec::Gzip | BlockCodec::Lz4 => 1 << 20,
@@ -116,7 +139,7 @@ impl Encoder {
             sized => sized.into(),
         };
         let mut params = Params::for_level(self.level.into(), Some(size));
-        params.checksum = self.variant != 0;
+        params.checksum = self.variant & CHECKSUM != 0;
         params
     }
 
@@ -124,6 +147,9 @@ impl Encoder {
     pub fn workspace_bytes(&self, content_bytes_max: u32) -> usize {
         if self.codec != BlockCodec::Zstd {
             return 0;
+        }
+        if self.has_steps() {
+            return zstd::COMPRESS_STEPS_WORKSPACE_SIZE;
         }
         let classes = CLASSES.iter().filter(|class| **class < content_bytes_max);
         let sizes = classes.chain([&content_bytes_max]);
@@ -146,15 +172,32 @@ impl Encoder {
         encoder.compress_filtered(filter, dst, content)
     }
 
+    /// Encodes `content` from its steps, as [`Encoder::encode`]; `None`, too, if they are not those
+    /// of a frame of it.
+    pub fn encode_steps(
+        &self,
+        dst: &mut [u8],
+        content: &[u8],
+        steps: &mut dyn Iterator<Item = FrameStep>,
+        workspace: &mut [u8],
+    ) -> Option<usize> {
+        zstd::compress_steps(dst, content, &self.params(content.len()), steps, workspace).ok()
+    }
+
     /// The SHA-256 of the probe as this program encodes it.
     ///
     /// # Errors
     /// The workspace is too small.
     pub fn probed(&self) -> Result<[u8; 32]> {
-        let content = probe();
+        let (content, steps) = probe();
         let mut workspace = vec![0; self.workspace_bytes(PROBE_BYTES as u32)];
         let mut frame = vec![0; Encoder::bound(PROBE_BYTES as u32)];
-        let len = self.encode(&mut frame, &content, &mut workspace);
+        let len = if self.has_steps() {
+            let steps = &mut steps.iter().copied();
+            self.encode_steps(&mut frame, &content, steps, &mut workspace)
+        } else {
+            self.encode(&mut frame, &content, &mut workspace)
+        };
         let what = "patch has an encoder that this program does not have";
         let len = len.ok_or(Error::Unsupported(what))?;
         Ok(sha256(&frame[..len]))
@@ -190,10 +233,15 @@ impl Encoder {
     }
 }
 
-/// Bytes like those of programs and texts: words, repeated, with numbers between them. They are
-/// part of the format.
+/// Bytes of the probe after which a block of its steps ends.
 #[cfg(feature = "encode")]
-fn probe() -> Vec<u8> {
+const PROBE_BLOCK_BYTES: usize = 20_000;
+
+/// Bytes like those of programs and texts: words, repeated, with numbers between them; and their
+/// steps, which copy each word of three letters or more from its last place. They are part of the
+/// format.
+#[cfg(feature = "encode")]
+fn probe() -> (Vec<u8>, Vec<FrameStep>) {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {
         state ^= state << 13;
@@ -209,11 +257,29 @@ fn probe() -> Vec<u8> {
         words.push(letters.collect());
     }
     let mut content = Vec::new();
+    let mut last_places = vec![None; words.len()];
+    let (mut steps, mut done, mut block) = (Vec::new(), 0, 0);
     while content.len() < PROBE_BYTES {
         let number = random();
         // The product of two numbers favours the first words.
         let at = to_usize(((number & 0x1ff) * (number >> 9 & 0x1ff)) >> 9);
+        let (place, length) = (content.len(), words[at].len());
         content.extend_from_slice(&words[at]);
+        if let Some(last) = last_places[at].replace(place)
+            && length > 2
+            && content.len() <= PROBE_BYTES
+        {
+            steps.push(FrameStep::Match {
+                literals: (place - done) as u32,
+                length: length as u32,
+                offset: (place - last) as u32,
+            });
+            done = content.len();
+            if done - block >= PROBE_BLOCK_BYTES {
+                steps.push(FrameStep::BlockEnd { literals: 0 });
+                block = done;
+            }
+        }
         match number >> 18 & 15 {
             0 => content.extend_from_slice(&(number >> 40).to_le_bytes()),
             1 => content.push(b'\n'),
@@ -226,5 +292,7 @@ fn probe() -> Vec<u8> {
         }
     }
     content.truncate(PROBE_BYTES);
-    content
+    let literals = (PROBE_BYTES - done) as u32;
+    steps.push(FrameStep::BlockEnd { literals });
+    (content, steps)
 }

@@ -397,11 +397,10 @@ pub(crate) struct OperationReader<'a> {
 impl<'a> OperationReader<'a> {
     /// The place is that of the part, since the operations are compressed.
     pub(crate) fn new(bytes: &'a [u8], at: u64) -> Self {
-        let fields = Fields {
-            moves: false,
-            ..Fields::new(bytes, at)
-        };
-        OperationReader { fields, end: 0 }
+        OperationReader {
+            fields: Fields::still(bytes, at),
+            end: 0,
+        }
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Operation>> {
@@ -426,7 +425,8 @@ impl<'a> OperationReader<'a> {
     }
 }
 
-fn emit_number(bytes: &mut Vec<u8>, mut number: u64) {
+/// Emits a number in groups of seven bits.
+pub fn emit_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         bytes.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
@@ -442,7 +442,7 @@ fn emit_signed(bytes: &mut Vec<u8>, from: u64, to: u64) {
 }
 
 /// Reads fields in order.
-struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     bytes: &'a [u8],
     at: u64,
     /// Whether the place of an error is that of the field.
@@ -453,6 +453,17 @@ impl<'a> Fields<'a> {
     fn new(bytes: &'a [u8], at: u64) -> Self {
         let moves = true;
         Fields { bytes, at, moves }
+    }
+
+    /// Of bytes that were compressed: the place of all errors is that of their part.
+    pub(crate) fn still(bytes: &'a [u8], at: u64) -> Self {
+        let moves = false;
+        Fields { bytes, at, moves }
+    }
+
+    /// The fields that are not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes
     }
 
     fn is_empty(&self) -> bool {
@@ -488,7 +499,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A number in groups of seven bits, the lowest first (LEB128).
-    fn number(&mut self) -> Result<u64> {
+    pub(crate) fn number(&mut self) -> Result<u64> {
         let at = self.at;
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
@@ -507,6 +518,23 @@ impl<'a> Fields<'a> {
             at,
             number,
         ))
+    }
+
+    pub(crate) fn number_u32(&mut self) -> Result<u32> {
+        let at = self.at;
+        let number = self.number()?;
+        let what = "number of the patch exceeds 32 bits";
+        u32::try_from(number).map_err(|_| Error::corrupt(what, at, number))
+    }
+
+    /// A number of at most `max`.
+    pub(crate) fn number_to(&mut self, max: u64) -> Result<u64> {
+        let at = self.at;
+        let number = self.number()?;
+        let what = "number of the patch exceeds its limit";
+        (number <= max)
+            .then_some(number)
+            .ok_or(Error::corrupt(what, at, number))
     }
 
     /// The place that is a signed distance from `from`.

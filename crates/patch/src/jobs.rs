@@ -16,7 +16,9 @@ use tree::{ReadAt, to_u64, to_usize};
 use crate::destination::{Destination, new_io};
 use crate::encoder::Encoder;
 use crate::error::{PatchError, damaged};
-use crate::format::{Header, Operation, OperationReader};
+use crate::format::{Fields, Header, Operation, OperationReader};
+#[cfg(feature = "encode")]
+use crate::steps::{LikelyMatches, Steps, parse_frames};
 
 /// Bytes of the new file that a job makes, but for an encoded block.
 pub(crate) const JOB_BYTES: usize = 128 << 10;
@@ -31,6 +33,8 @@ pub(crate) enum Job<'a> {
     Block {
         content: &'a [u8],
         encoder: &'a Encoder,
+        /// The steps, if the patch has them.
+        steps: &'a [u8],
     },
     /// Zeros.
     Zeros(usize),
@@ -121,7 +125,16 @@ impl<'a> Jobs<'a> {
                 Operation::Encode { bytes, encoder } => {
                     let content = self.take(to_usize(bytes))?;
                     let encoder = self.encoder(encoder, bytes)?;
-                    return Ok(Some(Job::Block { content, encoder }));
+                    let steps = if encoder.has_steps() {
+                        self.take_counted()?
+                    } else {
+                        &[]
+                    };
+                    return Ok(Some(Job::Block {
+                        content,
+                        encoder,
+                        steps,
+                    }));
                 }
             }
         }
@@ -160,6 +173,14 @@ impl<'a> Jobs<'a> {
         };
         self.content = rest;
         Ok(taken)
+    }
+
+    /// The next bytes of the content, with their number before them.
+    fn take_counted(&mut self) -> Result<&'a [u8], PatchError> {
+        let mut fields = Fields::still(self.content, self.place);
+        let bytes = fields.number().map_err(PatchError::Patch)?;
+        self.content = fields.rest();
+        self.take(to_usize(bytes))
     }
 
     fn encoder(&self, number: usize, bytes: u64) -> Result<&'a Encoder, PatchError> {
@@ -264,8 +285,28 @@ pub(crate) struct Made {
     pub(crate) is_zeros: bool,
 }
 
+/// The memory of a thread.
+pub(crate) struct JobMemory {
+    workspace: Vec<u8>,
+    #[cfg(feature = "encode")]
+    likely: LikelyMatches,
+}
+
+impl JobMemory {
+    pub(crate) fn new(workspace_bytes: usize) -> JobMemory {
+        JobMemory {
+            workspace: vec![0; workspace_bytes],
+            #[cfg(feature = "encode")]
+            likely: LikelyMatches::default(),
+        }
+    }
+}
+
 /// Makes the bytes of jobs.
 pub(crate) struct JobMaker<'a> {
+    pub(crate) header: &'a Header,
+    /// The end of the bytes that are there before the part.
+    pub(crate) readable: u64,
     pub(crate) files: Files<'a>,
     pub(crate) buffers: &'a Buffers,
     /// Where the part is in the patch.
@@ -273,14 +314,22 @@ pub(crate) struct JobMaker<'a> {
 }
 
 impl JobMaker<'_> {
-    pub(crate) fn make(&self, job: &Job<'_>, workspace: &mut [u8]) -> Result<Made, PatchError> {
+    pub(crate) fn make(&self, job: &Job<'_>, memory: &mut JobMemory) -> Result<Made, PatchError> {
         let mut buffer = self.buffers.take();
         let len = match job {
             Job::Pieces(pieces) => self.fill(&mut buffer, pieces)?,
-            Job::Block { content, encoder } => {
-                let len = encoder.encode(&mut buffer, content, workspace);
+            Job::Block {
+                content,
+                encoder,
+                steps,
+            } => {
+                let len = if encoder.has_steps() {
+                    self.encode_steps(&mut buffer, content, encoder, steps, memory)?
+                } else {
+                    encoder.encode(&mut buffer, content, &mut memory.workspace)
+                };
                 len.filter(|len| *len <= buffer.len()).ok_or_else(|| {
-                    let what = "operation of the patch encodes in too little memory";
+                    let what = "operation of the patch does not encode its block";
                     damaged(what, self.place, to_u64(content.len()))
                 })?
             }
@@ -296,6 +345,46 @@ impl JobMaker<'_> {
             len,
             is_zeros,
         })
+    }
+
+    /// Encodes a block from its steps.
+    #[cfg(feature = "encode")]
+    fn encode_steps(
+        &self,
+        buffer: &mut [u8],
+        content: &[u8],
+        encoder: &Encoder,
+        steps: &[u8],
+        memory: &mut JobMemory,
+    ) -> Result<Option<usize>, PatchError> {
+        let content_bytes = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        let (frames, steps) = parse_frames(steps, self.place).map_err(PatchError::Patch)?;
+        let read = &mut |buffer: &mut [u8], at: u64| {
+            let bytes = to_u64(buffer.len());
+            let is_there = at
+                .checked_add(bytes)
+                .is_some_and(|end| end <= self.readable);
+            if !is_there || !is_in_one_file(self.header, at, bytes) {
+                let what = "steps of the patch are those of a frame that is not there";
+                return Err(damaged(what, self.place, at));
+            }
+            self.files.read(buffer, at)
+        };
+        (memory.likely).find(&frames, content_bytes, self.place, read)?;
+        let steps = &mut Steps::new(steps, &memory.likely, self.place);
+        Ok(encoder.encode_steps(buffer, content, steps, &mut memory.workspace))
+    }
+
+    #[cfg(not(feature = "encode"))]
+    fn encode_steps(
+        &self,
+        _: &mut [u8],
+        _: &[u8],
+        _: &Encoder,
+        _: &[u8],
+        _: &mut JobMemory,
+    ) -> Result<Option<usize>, PatchError> {
+        Ok(None)
     }
 
     fn fill(&self, buffer: &mut [u8], pieces: &[JobPiece<'_>]) -> Result<usize, PatchError> {

@@ -8,6 +8,8 @@ mod encoder;
 mod error;
 pub mod format;
 mod jobs;
+#[cfg(feature = "encode")]
+pub mod steps;
 
 pub use apply::{Applied, ApplyOptions, Patch};
 pub use block::{BlockCodec, SourceDecoder, XZ_DICTIONARY_BYTES_MAX, xz_settings};

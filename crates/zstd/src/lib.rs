@@ -106,3 +106,11 @@ pub use encode::params::{
 pub use encode::stream::{EncodeProgress, Encoder, Finish, stream_workspace_size};
 #[cfg(feature = "compress")]
 pub use frame::skippable_frame_header;
+
+// ---- frames written again ----
+#[cfg(feature = "steps")]
+mod steps;
+#[cfg(feature = "steps")]
+pub use steps::{
+    COMPRESS_STEPS_WORKSPACE_SIZE, FrameStep, READ_STEPS_WORKSPACE_SIZE, compress_steps, read_steps,
+};

@@ -11,6 +11,8 @@ use crate::dictionary::Loaded;
 use crate::workspace::{self, DecoderTables};
 use crate::{DecoderDictionary, Dictionary, Error, FrameHeader};
 pub use once::DecodedFrame;
+#[cfg(feature = "steps")]
+pub(crate) use once::split_block;
 pub use pieces::{PieceDecoder, PieceKind};
 #[cfg(feature = "std")]
 pub(crate) use stream::SuspendedDecoder;

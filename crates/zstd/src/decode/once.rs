@@ -287,7 +287,7 @@ fn check(src: &mut &[u8], hash: &Xxh64) -> Result<(), Error> {
 }
 
 /// Takes a block from the start of `src`.
-fn split_block<'s>(
+pub(crate) fn split_block<'s>(
     src: &mut &'s [u8],
     block_size_max: u32,
 ) -> Result<(BlockHeader, &'s [u8]), Error> {

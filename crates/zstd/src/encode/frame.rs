@@ -353,7 +353,7 @@ fn begin<'m>(
 }
 
 /// The content of a frame.
-struct FrameSource<'a> {
+pub(crate) struct FrameSource<'a> {
     src: &'a [u8],
     /// The end of a dictionary's content, and after it the beginning of this content, as far as it
     /// is found there.
@@ -363,7 +363,18 @@ struct FrameSource<'a> {
     dictionary_id: u32,
 }
 
-impl FrameSource<'_> {
+impl<'a> FrameSource<'a> {
+    /// Content without a dictionary.
+    #[cfg(feature = "steps")]
+    pub(crate) fn whole(src: &'a [u8]) -> Self {
+        FrameSource {
+            src,
+            joined: &[],
+            history: 0,
+            dictionary_id: 0,
+        }
+    }
+
     #[inline(never)]
     fn write_frame(
         &self,
@@ -419,7 +430,7 @@ impl FrameSource<'_> {
     }
 
     #[inline(never)]
-    fn write_header(&self, dst: &mut [u8], params: &Params) -> Result<usize, Error> {
+    pub(crate) fn write_header(&self, dst: &mut [u8], params: &Params) -> Result<usize, Error> {
         let id = self.dictionary_id;
         let fields = HeaderFields {
             window_log: params.window_log,
@@ -434,7 +445,7 @@ impl FrameSource<'_> {
     }
 
     #[inline(never)]
-    fn write_checksum(&self, dst: Option<&mut [u8]>) -> Result<usize, Error> {
+    pub(crate) fn write_checksum(&self, dst: Option<&mut [u8]>) -> Result<usize, Error> {
         let sum = xxhash::xxh64(self.src, 0) as u32;
         let place = dst.and_then(|dst| dst.first_chunk_mut());
         *place.ok_or(Error::DstSizeTooSmall)? = sum.to_le_bytes();
