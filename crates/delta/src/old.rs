@@ -9,7 +9,7 @@ use crate::DeltaInput;
 use crate::index::{Anchor, AnchorIndex, anchors};
 use crate::scan::{Segment, SegmentKind, scan};
 use patch::format::Source;
-use patch::steps::{LIKE_FRAMES_MAX, LikeFrame, STRETCHES_MAX, Stretch};
+use patch::steps::{LIKE_FRAMES_MAX, LikeFrame, STRETCHES_MAX, Stretch, like_bytes_max};
 use patch::{BlockCodec, SourceDecoder};
 
 /// Copies of plain bytes are at least this long; shorter repeats are left to zstd.
@@ -211,8 +211,10 @@ impl<'a> OldFile<'a> {
         sources: &[Source],
         decoder: &mut SourceDecoder,
     ) -> Result<Vec<LikeFrame>> {
+        let longest = like_bytes_max(content.len() as u32);
         let is_frame = |it: &&Source| {
-            it.content_bytes > 0 && it.codec == BlockCodec::Zstd && it.at < self.size
+            let is_short = to_usize(it.stored_bytes) <= longest;
+            it.content_bytes > 0 && it.codec == BlockCodec::Zstd && it.at < self.size && is_short
         };
         let mut frames = Vec::new();
         for source in sources.iter().filter(is_frame).take(LIKE_FRAMES_MAX) {

@@ -466,7 +466,9 @@ impl<R: Read> Applier<'_, R> {
         let (new, buffers, digest) = (&self.new, &self.buffers, &mut self.digest);
         let (made, synced) = (&mut self.made, &mut self.synced);
         let maker = JobMaker {
+            #[cfg(feature = "encode")]
             header: self.header,
+            #[cfg(feature = "encode")]
             readable: self.header.old_bytes.saturating_add(*made),
             files: Files::new(self.old, self.header, new),
             buffers,

@@ -16,7 +16,8 @@ use tree::{ReadAt, to_u64, to_usize};
 use crate::destination::{Destination, new_io};
 use crate::encoder::Encoder;
 use crate::error::{PatchError, damaged};
-use crate::format::{Fields, Header, Operation, OperationReader};
+use crate::fields::Fields;
+use crate::format::{Header, Operation, OperationReader};
 #[cfg(feature = "encode")]
 use crate::steps::{LikelyMatches, Steps, parse_frames};
 
@@ -304,8 +305,10 @@ impl JobMemory {
 
 /// Makes the bytes of jobs.
 pub(crate) struct JobMaker<'a> {
+    #[cfg(feature = "encode")]
     pub(crate) header: &'a Header,
     /// The end of the bytes that are there before the part.
+    #[cfg(feature = "encode")]
     pub(crate) readable: u64,
     pub(crate) files: Files<'a>,
     pub(crate) buffers: &'a Buffers,

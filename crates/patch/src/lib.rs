@@ -6,6 +6,7 @@ mod block;
 mod destination;
 mod encoder;
 mod error;
+mod fields;
 pub mod format;
 mod jobs;
 #[cfg(feature = "encode")]

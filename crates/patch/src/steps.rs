@@ -13,12 +13,13 @@
 use tree::{Result, to_u64, to_usize};
 use zstd::FrameStep;
 
-use crate::encoder::Encoder;
 use crate::error::{PatchError, damaged};
-use crate::format::{Fields, emit_number};
+use crate::fields::{Fields, emit_number};
 
 /// Frames whose matches are those of one block.
 pub const LIKE_FRAMES_MAX: usize = 8;
+/// Such a frame may be as long as one of this content, or as the block.
+const LIKE_CONTENT_BYTES: u32 = 128 << 10;
 /// Stretches of the content of such a frame.
 pub const STRETCHES_MAX: usize = 64;
 
@@ -67,10 +68,15 @@ pub struct LikelyMatches {
 /// Bytes of memory that finding them takes for a block of this length.
 pub(crate) fn likely_bytes(content_bytes: u32) -> u64 {
     let matches = to_u64(matches_max(content_bytes)).saturating_mul(12);
-    let stored = to_u64(Encoder::bound(content_bytes));
     matches
-        .saturating_add(stored)
+        .saturating_add(to_u64(like_bytes_max(content_bytes)))
         .saturating_add(to_u64(zstd::READ_STEPS_WORKSPACE_SIZE))
+}
+
+/// The longest frame that is looked at for a block of this length.
+pub fn like_bytes_max(content_bytes: u32) -> usize {
+    let content = content_bytes.max(LIKE_CONTENT_BYTES);
+    zstd::compress_bound(to_usize(content))
 }
 
 /// No block has more matches, which have three bytes at least.
@@ -96,10 +102,10 @@ impl LikelyMatches {
         matches.clear();
         matches.reserve_exact(matches_max);
         self.stored.clear();
-        self.stored.reserve_exact(Encoder::bound(content_bytes));
+        self.stored.reserve_exact(like_bytes_max(content_bytes));
         for frame in frames {
             let bytes = to_usize(u64::from(frame.stored_bytes));
-            if bytes > Encoder::bound(content_bytes) {
+            if bytes > like_bytes_max(content_bytes) {
                 let what = "frame with steps of the patch is longer than its block may be";
                 return Err(damaged(what, place, frame.stored_bytes.into()));
             }
@@ -308,5 +314,100 @@ impl Iterator for Steps<'_> {
         let step = self.step()?;
         self.cursor.pass(step);
         Some(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BlockCodec, Encoder};
+    use tree::ReadAt;
+
+    /// Words with numbers between them.
+    fn text(mut state: u64, bytes: usize) -> Vec<u8> {
+        let mut text = Vec::new();
+        while text.len() < bytes {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let word = (state >> 40) % 300;
+            text.extend(format!("{:x}", word * word * 0x9e37).bytes());
+            if state >> 62 == 0 {
+                text.extend(((state >> 32) as u16).to_string().as_bytes());
+            }
+        }
+        text.truncate(bytes);
+        text
+    }
+
+    /// The block that a list of steps makes of content.
+    fn made(list: &[u8], old: &[u8], content: &[u8], encoder: &Encoder) -> Option<Vec<u8>> {
+        let (frames, list) = parse_frames(list, 0).ok()?;
+        let mut likely = LikelyMatches::default();
+        let read = &mut |buffer: &mut [u8], at: u64| {
+            let read = old.read_exact_at(buffer, at);
+            read.map_err(PatchError::Old)
+        };
+        likely.find(&frames, content.len() as u32, 0, read).ok()?;
+        let mut workspace = vec![0; encoder.workspace_bytes(content.len() as u32)];
+        let mut block = vec![0; Encoder::bound(content.len() as u32)];
+        let steps = &mut Steps::new(list, &likely, 0);
+        let len = encoder.encode_steps(&mut block, content, steps, &mut workspace)?;
+        block.truncate(len);
+        Some(block)
+    }
+
+    #[test]
+    fn changed_lists_make_another_block_or_none() {
+        let encoder = Encoder::new(BlockCodec::Zstd, 9, 1);
+        let compressed = |content: &[u8]| {
+            let mut workspace = vec![0; encoder.workspace_bytes(content.len() as u32)];
+            let mut block = vec![0; Encoder::bound(content.len() as u32)];
+            let len = encoder.encode(&mut block, content, &mut workspace);
+            block.truncate(len.unwrap());
+            block
+        };
+        let before = text(1, 30_000);
+        let mut content = before.clone();
+        content.splice(9_000..9_007, text(2, 500));
+        let (old, new) = (compressed(&before), compressed(&content));
+        let stretch = |from, to, bytes| Stretch { from, to, bytes };
+        let frames = vec![LikeFrame {
+            at: 0,
+            stored_bytes: old.len() as u32,
+            stretches: vec![stretch(0, 0, 9_000), stretch(9_007, 9_500, 20_993)],
+        }];
+        let mut likely = LikelyMatches::default();
+        let read = &mut |buffer: &mut [u8], at: u64| {
+            let read = old.read_exact_at(buffer, at);
+            read.map_err(PatchError::Old)
+        };
+        likely.find(&frames, content.len() as u32, 0, read).unwrap();
+        let (mut steps, mut tables) = (Vec::new(), vec![0; zstd::READ_STEPS_WORKSPACE_SIZE]);
+        zstd::read_steps(&new, &mut tables, &mut |step| steps.push(step)).unwrap();
+        let list = emit_steps(&frames, &likely, &steps);
+        assert!(list.len() < new.len() / 8, "{} {}", list.len(), new.len());
+        let encoder = encoder.with_steps();
+        assert!(made(&list, &old, &content, &encoder) == Some(new));
+        let mut state = 1u64;
+        let mut none = 0;
+        for _ in 0..300 {
+            let mut random = || {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (state >> 33) as usize
+            };
+            let (mut list, mut old) = (list.clone(), old.clone());
+            let at = random() % list.len();
+            match random() % 4 {
+                0 => list.truncate(at),
+                1 => list[at] = 0xff,
+                2 => list[at] ^= 1 << (random() % 8),
+                _ => old[random() % 3000] ^= 1 << (random() % 8),
+            }
+            none += u32::from(made(&list, &old, &content, &encoder).is_none());
+        }
+        assert!((20..300).contains(&none), "{none}");
     }
 }

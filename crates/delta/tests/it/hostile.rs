@@ -6,14 +6,17 @@ use tree::{NoProgress, Output, sha256};
 
 use super::{applied, applied_by, image, made, options, text};
 
-/// An old image, a new one and the patch, small enough for many mutants.
-fn sample() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+/// An old image, a new one and the patch, small enough for many mutants. It has the steps of blocks
+/// at level 9.
+fn sample(level: i32) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let old = text(1, 60_000);
     let mut new = old.clone();
     new.splice(20_000..20_100, text(3, 3000));
-    let (old, new) = (image(&old, 16_384, 3), image(&new, 16_384, 3));
+    let (old, new) = (image(&old, 16_384, level), image(&new, 16_384, level));
     let (patch, summary) = made(&old, &new, &options(1));
     assert!(summary.encoded_blocks > 0 && summary.copied_bytes > 0);
+    // The variant of the first encoder.
+    assert_eq!(patch[113] & 2 != 0, level == 9);
     (old, new, patch)
 }
 
@@ -38,9 +41,10 @@ fn with_right_digests(patch: &mut [u8]) {
 
 #[test]
 fn damaged_patches_make_the_new_file_or_nothing() {
-    let (old, new, patch) = sample();
+    let samples = [sample(3), sample(9)];
     let mut rng = Rng::new(cases(400));
     for number in 0..cases(400) {
+        let (old, new, patch) = &samples[number as usize / 2 % 2];
         let mut mutant = patch.clone();
         for _ in 0..=rng.below(3) {
             let at = match rng.below(3) {
@@ -59,30 +63,32 @@ fn damaged_patches_make_the_new_file_or_nothing() {
         } else if rng.below(2) == 0 {
             with_right_digests(&mut mutant);
         }
-        if let Ok(result) = applied_by(1 + number as usize % 2, &old, &mutant) {
-            assert!(result == new, "mutant {number}");
+        if let Ok(result) = applied_by(1 + number as usize % 2, old, &mutant) {
+            assert!(result == *new, "mutant {number}");
         }
     }
 }
 
 #[test]
 fn another_old_file_is_named() {
-    let (old, new, patch) = sample();
+    let samples = [sample(3), sample(9)];
     let mut rng = Rng::new(1);
     for number in 0..cases(200) {
+        let (old, new, patch) = &samples[number as usize % 2];
         let mut other = old.clone();
         let at = rng.below(other.len() as u64) as usize;
         other[at] ^= 1 << rng.below(8);
-        match applied(&other, &patch) {
+        match applied(&other, patch) {
             // It is not read there.
-            Ok(result) => assert!(result == new, "byte {at}"),
+            Ok(result) => assert!(result == *new, "byte {at}"),
             Err(error) => {
                 assert_eq!(error.file(), PatchFile::Old, "{number}: {error}");
                 assert!(error.to_string().contains("SHA-256"), "{error}");
             }
         }
     }
-    let error = applied(&old[..old.len() - 1], &patch).unwrap_err();
+    let (old, _, patch) = &samples[0];
+    let error = applied(&old[..old.len() - 1], patch).unwrap_err();
     assert!(
         error.to_string().contains("bytes, the patch needs"),
         "{error}"
@@ -91,20 +97,20 @@ fn another_old_file_is_named() {
 
 #[test]
 fn an_encoder_of_another_version_is_refused_first() {
-    let (old, _, mut patch) = sample();
-    // The digest of the first encoder's probe.
-    patch[112 + 12] ^= 1;
-    with_right_digests(&mut patch);
-    let error = applied(&old, &patch).unwrap_err();
-    assert!(
-        error.to_string().contains("zstd:3 encodes differently"),
-        "{error}"
-    );
+    for level in [3, 9] {
+        let (old, _, mut patch) = sample(level);
+        // The digest of the first encoder's probe.
+        patch[112 + 12] ^= 1;
+        with_right_digests(&mut patch);
+        let error = applied(&old, &patch).unwrap_err().to_string();
+        let words = format!("zstd:{level} encodes differently");
+        assert!(error.contains(&words), "{error}");
+    }
 }
 
 #[test]
 fn a_stopped_run_goes_on() {
-    let (old, new, _) = sample();
+    let (old, new, _) = sample(3);
     // Several parts.
     let old = [old, Rng::new(4).bytes(3_000_000)].concat();
     let new = [new, Rng::new(8).bytes(5_000_000)].concat();
@@ -137,7 +143,7 @@ fn a_stopped_run_goes_on() {
 
 #[test]
 fn no_name_is_given_to_less_than_all() {
-    let (old, _, patch) = sample();
+    let (old, _, patch) = sample(9);
     let dir = TempDir::new();
     let to = dir.join("new");
     for end in (0..patch.len()).step_by(patch.len() / 40) {
