@@ -35,8 +35,15 @@ struct codec {
 	int (*finish)(void);
 };
 
+/* Bytes of a page, as streams are given and give them. */
+#define PAGE_BYTES 4096
+static unsigned int frame_size;
+module_param(frame_size, uint, 0444);
+MODULE_PARM_DESC(frame_size, "bytes of each frame of zstd, a multiple of 4096: known, as to file systems; 0 for one frame of unknown size");
+
 static void *workspace;
-static u8 output[4096];
+/* A frame of a page has room in it. */
+static u8 output[2 * PAGE_BYTES];
 static struct xxh64_state output_hash;
 static const struct codec *codec;
 

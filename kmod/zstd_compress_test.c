@@ -26,17 +26,25 @@ MODULE_PARM_DESC(content_size, "bytes that zstd's parameters are chosen for, 0 f
 
 static zstd_parameters params;
 static zstd_cstream *stream;
+static zstd_cctx *context;
+/* Bytes that the frame still takes, if it has a known size. */
+static unsigned int frame_left;
 
 static size_t zstd_bound(void)
 {
 	if (level < zstd_min_clevel() || level > zstd_max_clevel())
 		return 0;
-	params = zstd_get_params(level, content_size);
-	return zstd_cstream_workspace_bound(&params.cParams);
+	params = zstd_get_params(level, frame_size ?: content_size);
+	return max(zstd_cctx_workspace_bound(&params.cParams), zstd_cstream_workspace_bound(&params.cParams));
 }
 
 static int zstd_begin(void)
 {
+	frame_left = 0;
+	if (frame_size == PAGE_BYTES)
+		context = zstd_init_cctx(workspace, workspace_size);
+	if (frame_size)
+		return frame_size % PAGE_BYTES || (frame_size == PAGE_BYTES && !context) ? -EINVAL : 0;
 	if (!stream)
 		stream = zstd_init_cstream(&params, 0, workspace, workspace_size);
 	if (!stream)
@@ -50,7 +58,7 @@ static int zstd_step(size_t length, bool end)
 	size_t result;
 
 	do {
-		zstd_out_buffer out = { .dst = output, .size = sizeof(output) };
+		zstd_out_buffer out = { .dst = output, .size = PAGE_BYTES };
 		cycles_t start = get_cycles();
 
 		result = end ? zstd_end_stream(stream, &out) : zstd_compress_stream(stream, &out, &in);
@@ -64,13 +72,51 @@ static int zstd_step(size_t length, bool end)
 	return 0;
 }
 
+/* Takes a frame at once, as zram does. */
+static int zstd_take_whole(size_t length)
+{
+	cycles_t start = get_cycles();
+	size_t result = zstd_compress_cctx(context, output, sizeof(output), input, length, &params);
+
+	cycles += get_cycles() - start;
+	if (zstd_is_error(result))
+		return -EIO;
+	take_compressed(result);
+	return 0;
+}
+
+/* Takes a part of a frame, as btrfs does: the stream begins with each frame. */
+static int zstd_take_part(size_t length)
+{
+	int result;
+
+	if (!frame_left) {
+		cycles_t start = get_cycles();
+
+		stream = zstd_init_cstream(&params, frame_size, workspace, workspace_size);
+		cycles += get_cycles() - start;
+		if (!stream)
+			return -EINVAL;
+		frame_left = frame_size;
+	}
+	result = zstd_step(length, false);
+	frame_left -= length;
+	return result || frame_left ? result : zstd_step(0, true);
+}
+
 static int zstd_take(size_t length)
 {
-	return zstd_step(length, false);
+	if (!frame_size)
+		return zstd_step(length, false);
+	if (length != PAGE_BYTES)
+		return -EINVAL;
+	return frame_size == PAGE_BYTES ? zstd_take_whole(length) : zstd_take_part(length);
 }
 
 static int zstd_finish(void)
 {
+	if (frame_size)
+		return frame_left ? -EPIPE : 0;
 	return zstd_step(0, true);
 }
 

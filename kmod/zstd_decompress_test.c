@@ -35,21 +35,30 @@ static int finish(void)
 /* The logarithm of the window that each level has for content of any size. */
 static const u8 window_logs[] = { 21, 19, 20, 21, 21, 21, 21, 21, 21, 22, 22, 22, 22, 22, 22, 22, 22, 23, 23, 23, 25, 26, 27 };
 static zstd_dstream *stream;
+static zstd_dctx *context;
 
 static size_t window_size(void)
 {
+	if (frame_size)
+		return frame_size;
 	return (size_t)1 << window_logs[level];
 }
 
 static size_t zstd_bound(void)
 {
-	return level < 0 || level >= ARRAY_SIZE(window_logs) ? 0 : zstd_dstream_workspace_bound(window_size());
+	if (level < 0 || level >= ARRAY_SIZE(window_logs))
+		return 0;
+	return max(zstd_dctx_workspace_bound(), zstd_dstream_workspace_bound(window_size()));
 }
 
 static int zstd_begin(void)
 {
 	zstd_error = 0;
 	is_whole = true;
+	if (frame_size == PAGE_BYTES) {
+		context = zstd_init_dctx(workspace, workspace_size);
+		return context ? 0 : -EINVAL;
+	}
 	if (!stream)
 		stream = zstd_init_dstream(window_size(), workspace, workspace_size);
 	if (!stream)
@@ -57,16 +66,38 @@ static int zstd_begin(void)
 	return zstd_is_error(zstd_reset_dstream(stream)) ? -EIO : 0;
 }
 
+/* Takes a frame at once, as zram does. What is taken has it at its start. */
+static int zstd_take_whole(size_t length)
+{
+	size_t size = zstd_find_frame_compressed_size(input, length);
+	cycles_t start = get_cycles();
+	size_t result = zstd_is_error(size) ? size : zstd_decompress_dctx(context, output, sizeof(output), input, size);
+
+	cycles += get_cycles() - start;
+	if (zstd_is_error(result)) {
+		zstd_error = zstd_get_error_code(result);
+		return -EIO;
+	}
+	take_uncompressed(result);
+	return 0;
+}
+
 static int zstd_take(size_t length)
 {
 	zstd_in_buffer in = { .src = input, .size = length };
 	bool is_full;
 
+	if (context)
+		return zstd_take_whole(length);
 	do {
-		zstd_out_buffer out = { .dst = output, .size = sizeof(output) };
+		zstd_out_buffer out = { .dst = output, .size = PAGE_BYTES };
 		cycles_t start = get_cycles();
-		size_t result = zstd_decompress_stream(stream, &out, &in);
+		size_t result;
 
+		/* File systems begin with each frame. */
+		if (is_whole && frame_size)
+			stream = zstd_init_dstream(window_size(), workspace, workspace_size);
+		result = stream ? zstd_decompress_stream(stream, &out, &in) : -EINVAL;
 		cycles += get_cycles() - start;
 		if (zstd_is_error(result)) {
 			zstd_error = zstd_get_error_code(result);
@@ -131,6 +162,9 @@ static int take(size_t length)
 
 static int __init start(void)
 {
+	/* Each frame of a page is followed by bytes that fill two. */
+	if (frame_size == PAGE_BYTES)
+		piece = 2 * PAGE_BYTES;
 	return codec_start(codecs, ARRAY_SIZE(codecs), take);
 }
 

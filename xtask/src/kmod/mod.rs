@@ -21,7 +21,9 @@ mod series;
 mod tree;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use crate::command::output_of;
 use crate::environment::root;
 use crate::outcome::{Outcome, Report};
 use crate::tools;
@@ -60,9 +62,11 @@ pub(crate) fn kmod_icount(report: &mut Report, paths: &[String]) {
     if paths.is_empty() {
         return report.step("kmod-icount", || Outcome::failed("name files to measure"));
     }
+    let commit = output_of(Command::new("git").args(["describe", "--always", "--dirty"]));
     let mut table = format!(
-        "`cargo xtask kmod-icount {}`\n",
-        page::names(paths).join(" ")
+        "`cargo xtask kmod-icount {}` on {}\n",
+        page::names(paths).join(" "),
+        commit.as_deref().map_or("an unknown commit", str::trim),
     );
     for series in COUNTED {
         let step = format!("kmod-icount {}", series.unwrap_or("current"));

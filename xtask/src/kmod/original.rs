@@ -67,6 +67,7 @@ fn measured(modules: &Modules, path: &str) -> Result<String, String> {
                     method,
                     level,
                     content_size: 0,
+                    frame_size: 0,
                     file,
                 });
             }
@@ -78,6 +79,7 @@ fn measured(modules: &Modules, path: &str) -> Result<String, String> {
                 method: "zstd",
                 level,
                 content_size: BTRFS_EXTENT,
+                frame_size: 0,
                 file: None,
             });
         }
