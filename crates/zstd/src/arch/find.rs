@@ -92,6 +92,22 @@ kernel!(
     unsafe { search::lazy::find(data, rows, chains, task, repeat, store) }
 );
 
+kernel!(
+    /// [`search::lazy::find_in_chains`].
+    chained,
+    chained_bmi if is_twice,
+    (
+        data: &[u8],
+        chains: ChainCells<'_>,
+        task: &search::lazy::LazySearch,
+        repeat: [u32; 3],
+        store: &mut SequenceStore<'_>
+    ) -> Checked<search::lazy::Found>
+    where task.fits(data),
+    // SAFETY: the task fits, or else this is not called.
+    unsafe { search::lazy::find_in_chains(data, chains, task, repeat, store) }
+);
+
 /// Whether searches have twins with BMI that this machine can run: where code is to be small, in a
 /// kernel, they have none.
 #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,7 @@
 use super::params::{
     DoubleFast, Fast, Lazy, LazyDivided, Optimal, Params, Strategy, WINDOW_LOG_RANGE,
 };
-use crate::Error;
+use crate::{Error, ROOMY};
 
 /// Smallest `chain_log` that means chains where a strategy can do without.
 const CHAINS_FROM: u32 = *WINDOW_LOG_RANGE.start() as u32;
@@ -13,7 +13,9 @@ const CHAINS_FROM: u32 = *WINDOW_LOG_RANGE.start() as u32;
 ///
 /// [`Strategy`] has a table of their meanings. [`CompressionParameters::new`] and
 /// [`params`](CompressionParameters::params) are each other's inverse; numbers without a meaning
-/// for their strategy are passed over. A `min_match` of 0 lets a sample of the content decide.
+/// for their strategy are passed over. A `min_match` of 0 lets a sample of the content decide. The
+/// lazy strategies have chains in place of rows only where levels have them, in a kernel: numbers
+/// that are meant for C's chains give rows elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct CompressionParameters {
@@ -68,16 +70,13 @@ impl CompressionParameters {
             Strategy::Lazy(lazy) => {
                 self.strategy = 3 + u32::from(lazy.lookahead);
                 self.set_lazy(&lazy);
+                self.set_chains(lazy.chain_log);
             }
             Strategy::LazyDivided(divided) => {
                 self.strategy = 6;
                 self.set_lazy(&divided.lazy);
                 self.target_length = divided.lazy.lookahead.into();
-                match divided.chain_log {
-                    Some(log) => self.chain_log = log.into(),
-                    // Fewer than make chains.
-                    None => self.chain_log = self.chain_log.min(CHAINS_FROM - 1),
-                }
+                self.set_chains(divided.lazy.chain_log.or(divided.chain_log));
             }
             Strategy::Optimal(optimal) => {
                 self.strategy = 6 + u32::from(optimal.passes);
@@ -95,6 +94,14 @@ impl CompressionParameters {
         self.min_match = lazy.min_match.unwrap_or(0).into();
     }
 
+    fn set_chains(&mut self, chain_log: Option<u8>) {
+        self.chain_log = match chain_log {
+            Some(log) => log.into(),
+            // Fewer than make chains.
+            None => self.chain_log.min(CHAINS_FROM - 1),
+        };
+    }
+
     /// The parameters, with the content size and the dictionary id in the frame header and without
     /// a checksum.
     ///
@@ -110,11 +117,20 @@ impl CompressionParameters {
             number => Some(small(number)?),
         };
         let (hash_log, search_log) = (small(self.hash_log)?, small(self.search_log)?);
-        let lazy = |lookahead| Lazy {
-            hash_log,
-            search_log,
-            min_match,
-            lookahead,
+        let chain_log = match self.chain_log {
+            0..CHAINS_FROM => None,
+            log => Some(small(log)),
+        };
+        let chain_log = || chain_log.transpose();
+        let lazy = |lookahead| {
+            let chain_log = if ROOMY { None } else { chain_log()? };
+            Ok::<_, Error>(Lazy {
+                hash_log,
+                search_log,
+                min_match,
+                lookahead,
+                chain_log,
+            })
         };
         let strategy = match self.strategy {
             1 => Strategy::Fast(Fast {
@@ -127,16 +143,13 @@ impl CompressionParameters {
                 short_hash_log: small(self.chain_log)?,
                 min_match,
             }),
-            3 => Strategy::Lazy(lazy(0)),
-            4 => Strategy::Lazy(lazy(1)),
-            5 => Strategy::Lazy(lazy(2)),
+            3 => Strategy::Lazy(lazy(0)?),
+            4 => Strategy::Lazy(lazy(1)?),
+            5 => Strategy::Lazy(lazy(2)?),
             6 => Strategy::LazyDivided(LazyDivided {
                 // C's target lengths are longer than any lookahead.
-                lazy: lazy(self.target_length.min(2) as u8),
-                chain_log: match self.chain_log {
-                    0..CHAINS_FROM => None,
-                    log => Some(small(log)?),
-                },
+                lazy: lazy(self.target_length.min(2) as u8)?,
+                chain_log: if ROOMY { chain_log()? } else { None },
             }),
             7..=9 => Strategy::Optimal(Optimal {
                 hash_log,

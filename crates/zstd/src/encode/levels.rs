@@ -1,6 +1,7 @@
 //! Levels: one table, and every number beside it by which the encoder is tuned.
 
 use super::params::{DoubleFast, Fast, Lazy, LazyDivided, Optimal, Params, Strategy};
+use crate::ROOMY;
 use crate::bits::BIT;
 
 /// The fastest level.
@@ -36,6 +37,7 @@ impl Params {
             fast.acceleration = level.unsigned_abs() as u16;
         }
         params.narrow(size);
+        params.prefer_chains();
         params
     }
 
@@ -58,6 +60,23 @@ impl Params {
             }
         };
         Params::for_level(level, whole)
+    }
+
+    /// Replaces rows by chains where those take fewer instructions: in small windows, where there
+    /// are no vectors.
+    fn prefer_chains(&mut self) {
+        if ROOMY || self.window_log > Lazy::CHAINS_WINDOW_LOG_MAX {
+            return;
+        }
+        let chain_log = Some(self.window_log);
+        match &mut self.strategy {
+            Strategy::Lazy(lazy) => lazy.chain_log = chain_log,
+            Strategy::LazyDivided(divided) => {
+                divided.lazy.chain_log = chain_log;
+                divided.chain_log = None;
+            }
+            _ => {}
+        }
     }
 }
 
@@ -102,6 +121,7 @@ const fn lazy(window: u8, hash: u8, search: u8, min_match: Option<u8>, lookahead
         search_log: search,
         min_match,
         lookahead,
+        chain_log: None,
     };
     with(window, Strategy::Lazy(lazy))
 }
@@ -119,6 +139,7 @@ const fn lazy_divided(
             search_log: search,
             min_match: Some(min_match),
             lookahead: 2,
+            chain_log: None,
         },
         chain_log: chain,
     };
@@ -410,6 +431,9 @@ impl Lazy {
     pub(crate) const PATIENCE_LOG: usize = 8;
     /// Positions skipped by a longer step do not enter the rows.
     pub(crate) const ENTERED_STEP: usize = 16;
+    /// Logarithm of the largest window in which chains are walked where there are no vectors: those
+    /// of larger ones do not stay in a core's own cache.
+    const CHAINS_WINDOW_LOG_MAX: u8 = 17;
     /// Smallest and largest row, as logarithms.
     pub(crate) const ROW_LOG_MIN: u8 = 4;
     pub(crate) const ROW_LOG_MAX: u8 = 6;

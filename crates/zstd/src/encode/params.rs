@@ -47,7 +47,7 @@ pub struct Params {
 /// |---|---|---|---|---|---|---|
 /// | [`Fast`] | 1 | `hash_log` | | | `min_match` | `acceleration` |
 /// | [`DoubleFast`] | 2 | `long_hash_log` | `short_hash_log` | | `min_match` | |
-/// | [`Lazy`] | 3, 4, 5: 3 + `lookahead` | `hash_log` | | `search_log` | `min_match` | |
+/// | [`Lazy`] | 3, 4, 5: 3 + `lookahead` | `hash_log` | `chain_log` | `search_log` | `min_match` | |
 /// | [`LazyDivided`] | 6 | `lazy.hash_log` | `chain_log` | `lazy.search_log` | `lazy.min_match` | |
 /// | [`Optimal`] | 6 + `passes` | `hash_log` | `chain_log` | `search_log` | | `sufficient_length` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,8 +57,8 @@ pub enum Strategy {
     Fast(Fast),
     /// Two hash tables, of long and of short matches.
     DoubleFast(DoubleFast),
-    /// Rows of candidates; the longest match of a row is taken, unless one of the next positions
-    /// has a better one.
+    /// Rows or chains of candidates; the longest match of one is taken, unless one of the next
+    /// positions has a better one.
     Lazy(Lazy),
     /// As lazy, and a block is divided where new entropy tables save more than they take.
     LazyDivided(LazyDivided),
@@ -105,6 +105,9 @@ pub struct Lazy {
     /// How many of the next positions must have nothing better before a match is taken: 0 (greedy),
     /// 1 (lazy) or 2 (lazy2).
     pub lookahead: u8,
+    /// Logarithm of the number of positions in hash chains: at least 10. If `None`, there are rows
+    /// in their place, which vector instructions search faster.
+    pub chain_log: Option<u8>,
 }
 
 /// Parameters of [`Strategy::LazyDivided`].
@@ -113,7 +116,8 @@ pub struct LazyDivided {
     /// Parameters of the search.
     pub lazy: Lazy,
     /// Logarithm of the number of positions in hash chains of eight bytes, which find the long
-    /// matches that rows have forgotten: at least 10. If `None`, there are no chains.
+    /// matches that rows have forgotten: at least 10. If `None`, there are no such chains. Beside
+    /// chains in place of rows it means nothing.
     pub chain_log: Option<u8>,
 }
 
@@ -158,9 +162,9 @@ impl Params {
                 narrow(&mut double.long_hash_log, window + 1);
                 narrow(&mut double.short_hash_log, window + 1);
             }
-            Strategy::Lazy(lazy) => narrow(&mut lazy.hash_log, window + 1),
+            Strategy::Lazy(lazy) => lazy.narrow(window),
             Strategy::LazyDivided(divided) => {
-                narrow(&mut divided.lazy.hash_log, window + 1);
+                divided.lazy.narrow(window);
                 divided.chain_log = divided.chain_log.map(|log| log.min(window + 1));
             }
             Strategy::Optimal(optimal) => {
@@ -191,11 +195,22 @@ impl Params {
     }
 }
 
+impl Lazy {
+    /// Reduces the tables to the need of a window.
+    fn narrow(&mut self, window_log: u8) {
+        self.hash_log = self.hash_log.min(window_log + 1);
+        self.chain_log = self.chain_log.map(|log| log.min(window_log));
+    }
+}
+
 impl Strategy {
     /// The number of positions in hash chains, a power of two.
     pub(super) fn chain_cells(&self) -> u32 {
         match self {
-            Strategy::LazyDivided(divided) => 1 << divided.chain_log.unwrap_or(0),
+            Strategy::Lazy(lazy) => 1 << lazy.chain_log.unwrap_or(0),
+            Strategy::LazyDivided(divided) => {
+                1 << divided.lazy.chain_log.or(divided.chain_log).unwrap_or(0)
+            }
             Strategy::Optimal(optimal) => 1 << optimal.chain_log,
             _ => 1,
         }
@@ -203,11 +218,16 @@ impl Strategy {
 
     fn is_in_range(&self) -> bool {
         let min_match = |length: Option<u8>| length.is_none_or(|n| MIN_MATCH_RANGE.contains(&n));
+        let chains_are_in_range = |log: Option<u8>| {
+            let chain_log_min = *WINDOW_LOG_RANGE.start();
+            log.is_none_or(|log| (chain_log_min..=*CHAIN_LOG_RANGE.end()).contains(&log))
+        };
         let lazy_is_in_range = |lazy: &Lazy| {
             HASH_LOG_RANGE.contains(&lazy.hash_log)
                 && SEARCH_LOG_RANGE.contains(&lazy.search_log)
                 && min_match(lazy.min_match)
                 && lazy.lookahead <= LOOKAHEAD_MAX
+                && chains_are_in_range(lazy.chain_log)
         };
         match self {
             Strategy::Fast(fast) => {
@@ -222,11 +242,7 @@ impl Strategy {
             }
             Strategy::Lazy(lazy) => lazy_is_in_range(lazy),
             Strategy::LazyDivided(divided) => {
-                let chain_log_min = *WINDOW_LOG_RANGE.start();
-                lazy_is_in_range(&divided.lazy)
-                    && divided
-                        .chain_log
-                        .is_none_or(|log| (chain_log_min..=*CHAIN_LOG_RANGE.end()).contains(&log))
+                lazy_is_in_range(&divided.lazy) && chains_are_in_range(divided.chain_log)
             }
             Strategy::Optimal(optimal) => {
                 HASH_LOG_RANGE.contains(&optimal.hash_log)

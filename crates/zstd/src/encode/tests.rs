@@ -56,7 +56,7 @@ fn small(level: i32) -> Params {
     params
 }
 
-/// [`LEVELS`], and chains, which no level has for so little content.
+/// [`LEVELS`], and chains beside rows, which no level has for so little content, and in their place.
 fn strategies() -> Vec<Params> {
     let mut cases: Vec<Params> = LEVELS.iter().copied().map(small).collect();
     let params = small(11);
@@ -68,6 +68,17 @@ fn strategies() -> Vec<Params> {
         ..divided
     });
     cases.push(Params { strategy, ..params });
+    // Where there are vectors, levels have rows in their place. Fewer links than positions, too.
+    for (level, chain_log) in [(5, 10), (6, 12), (10, 10), (11, 10)] {
+        let mut params = small(level);
+        let (Strategy::Lazy(lazy) | Strategy::LazyDivided(LazyDivided { lazy, .. })) =
+            &mut params.strategy
+        else {
+            panic!("level {level} is lazy");
+        };
+        lazy.chain_log = Some(chain_log);
+        cases.push(params);
+    }
     cases
 }
 
@@ -205,7 +216,11 @@ fn lowered_indexes_change_no_frame() {
         let one_window = Params::for_level(level, Some(200_000));
         [(slides, 100_000), (one_window, 200_000)]
     });
-    for (params, size) in cases.chain([(chained, 100_000)]) {
+    let mut linked = Params::for_level(8, Some(100_000)).with_window_log_max(15);
+    if let Strategy::Lazy(lazy) = &mut linked.strategy {
+        lazy.chain_log = Some(15);
+    }
+    for (params, size) in cases.chain([(chained, 100_000), (linked, 100_000)]) {
         let content = &content[..size];
         let needed = crate::dictionary_workspace_size(&params, 30_000, size);
         for dictionary in [None, Some(dictionary)] {

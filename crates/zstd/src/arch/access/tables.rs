@@ -3,7 +3,6 @@
 use crate::arch::compare::{equal_bytes, prefetch};
 use crate::checked::{Checked, ensure};
 use crate::encode::finder::index::{ChainCells, RowCells};
-use crate::encode::params::LazyDivided;
 use core::marker::PhantomData;
 
 /// A table of 2^n cells by hash.
@@ -219,7 +218,7 @@ impl<'a> ChainLinks<'a> {
             return Ok(None);
         }
         ensure!(links.len().is_power_of_two() && ends.len() > 1);
-        ensure!(ends.len() == links.len() >> LazyDivided::CHAIN_SHARE_LOG);
+        ensure!(ends.len().is_power_of_two());
         Ok(Some(ChainLinks {
             links: links.as_mut_ptr(),
             mask: links.len() - 1,
@@ -244,6 +243,12 @@ impl<'a> ChainLinks<'a> {
         // SAFETY: as above, and the borrow is unique.
         unsafe { link.write(before) };
         u32::from_ne_bytes(before)
+    }
+
+    /// How many of the last positions are linked.
+    #[inline(always)]
+    pub(crate) fn places(&self) -> usize {
+        self.mask + 1
     }
 
     /// The position before this one in its chain.

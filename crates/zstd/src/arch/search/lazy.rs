@@ -2,7 +2,8 @@
 //! unless the next one or two have a better.
 
 use super::super::access::{ChainLinks, IndexedBytes, Store, TaggedRows};
-use super::row::Search;
+use super::chain::ChainSearch;
+use super::row::{Candidates, Search};
 use crate::checked::{Checked, ilog2};
 use crate::encode::finder::index::{ChainCells, RowCells, put_aside};
 use crate::encode::params::Lazy;
@@ -37,6 +38,13 @@ impl LazySearch {
     #[cfg(feature = "arch")]
     pub(crate) fn fits(&self, data: &[u8]) -> bool {
         IndexedBytes::fits(data, self.base, self.start) && self.attempts >= 1 && self.window >= 1
+    }
+
+    /// The first index that may enter: nothing that lies before the data can any more.
+    #[inline(always)]
+    fn next_in(&self, data: IndexedBytes<'_>) -> usize {
+        let first = data.first();
+        self.next.clamp(first, self.start.max(first + 1))
     }
 }
 
@@ -80,10 +88,15 @@ proven_fn! {
     ) -> Checked<Found> {
         let data = IndexedBytes::new(data, task.base);
         let chains = ChainLinks::new(chains)?;
+        let next = task.next_in(data);
         macro_rules! parse {
             ($width:literal, $hashed:literal, $lookahead:literal, $chained:literal) => {
-                parse::<$width, $hashed, $lookahead, $chained>(
-                    data, rows, chains, task, repeat, store,
+                parse::<Search<'_, $width, $chained>, $hashed, $lookahead>(
+                    data,
+                    Search::new(TaggedRows::new(rows)?, chains, next),
+                    task,
+                    repeat,
+                    store,
                 )
             };
         }
@@ -100,16 +113,54 @@ proven_fn! {
             };
         }
         #[cfg(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2")))]
-        return match task.lookahead {
-            2.. if chains.is_some() => widths!(2, true),
-            _ => widths!(0, false),
-        };
+        return widths!(0, false);
         #[cfg(not(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2"))))]
         match task.lookahead {
             0 => widths!(0, false),
             1 => widths!(1, false),
             _ if chains.is_some() => widths!(2, true),
             _ => widths!(2, false),
+        }
+    }
+}
+
+proven_fn! {
+    /// The same with chains in place of rows.
+    ///
+    /// # Safety
+    ///
+    /// The task fits the data.
+    #[inline(always)]
+    pub(crate) fn find_in_chains(
+        data: &[u8],
+        chains: ChainCells<'_>,
+        task: &LazySearch,
+        repeat: [u32; 3],
+        store: &mut SequenceStore<'_>,
+    ) -> Checked<Found> {
+        let data = IndexedBytes::new(data, task.base);
+        let Some(chains) = ChainLinks::new(chains)? else {
+            return Ok((task.start, repeat.map(|offset| offset as usize), task.next));
+        };
+        let chains = ChainSearch::new(chains, task.next_in(data));
+        macro_rules! parse {
+            ($hashed:literal, $lookahead:literal) => {
+                parse::<ChainSearch<'_>, $hashed, $lookahead>(data, chains, task, repeat, store)
+            };
+        }
+        #[cfg(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2")))]
+        return match task.hashed {
+            0..=4 => parse!(4, 0),
+            _ => parse!(5, 0),
+        };
+        #[cfg(not(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2"))))]
+        match (task.hashed, task.lookahead) {
+            (0..=4, 0) => parse!(4, 0),
+            (_, 0) => parse!(5, 0),
+            (0..=4, 1) => parse!(4, 1),
+            (_, 1) => parse!(5, 1),
+            (0..=4, _) => parse!(4, 2),
+            (_, _) => parse!(5, 2),
         }
     }
 }
@@ -134,10 +185,9 @@ impl BestMatch {
 // Each has a stack frame of its own where no kernel needs them inlined.
 #[cfg_attr(not(feature = "arch"), inline(never))]
 #[cfg_attr(feature = "arch", inline(always))]
-fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: bool>(
+fn parse<C: Candidates, const MIN: u32, const LOOKAHEAD: u8>(
     data: IndexedBytes<'_>,
-    rows: RowCells<'_>,
-    chains: Option<ChainLinks<'_>>,
+    mut candidates: C,
     task: &LazySearch,
     repeat: [u32; 3],
     store: &mut SequenceStore<'_>,
@@ -154,9 +204,6 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
     // No repeat offset leads before the first byte, from `begin` or from any position after it; nor
     // does the distance of a match that has been found, from after that match.
     let [mut rep1, mut rep2, mut rep3] = put_aside(repeat, begin - first);
-    // Nothing that lies before the data can enter any more.
-    let next = task.next.clamp(first, begin);
-    let mut rows = Search::<W, CHAINED>::new(TaggedRows::new(rows)?, chains, next);
     let mut anchor = start;
     let mut at = begin;
     while at + 9 < end {
@@ -176,7 +223,8 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             // SAFETY: `first <= low < at`; entered positions lie before `at`, which is after the
             // last searched position; `at + 9 < end`; `least` is at most the length from `at + 1`
             // to `end`.
-            let (length, distance) = proven!(rows.search::<MIN>(data, at, low, attempts, least));
+            let (length, distance) =
+                proven!(candidates.search::<MIN>(data, at, low, attempts, least));
             if length > best.length {
                 best = BestMatch {
                     at,
@@ -191,7 +239,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
             if step > Lazy::ENTERED_STEP {
                 crate::hint::cold_path();
                 // No match was found for long: skipped positions are not worth a place.
-                rows.next = at;
+                candidates.pass(at);
             }
             continue;
         }
@@ -223,7 +271,7 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
                     // SAFETY: `first <= low < ahead`, entered positions lie before `ahead`, and
                     // `ahead + 8 <= end`.
                     let (length, distance) =
-                        proven!(rows.search::<MIN>(data, ahead, low, attempts, 3));
+                        proven!(candidates.search::<MIN>(data, ahead, low, attempts, 3));
                     if length >= 4 {
                         let other = BestMatch {
                             at: ahead,
@@ -298,5 +346,5 @@ fn parse<const W: usize, const MIN: u32, const LOOKAHEAD: u8, const CHAINED: boo
         }
     }
     store.finish()?;
-    Ok((anchor, [rep1, rep2, rep3], rows.next))
+    Ok((anchor, [rep1, rep2, rep3], candidates.next()))
 }

@@ -6,6 +6,7 @@
 //! before it proves that the bytes read exist. `proven_fn!` declares a function that relies on its
 //! caller for that.
 
+mod chain;
 pub(crate) mod double_fast;
 pub(crate) mod fast;
 pub(crate) mod lazy;

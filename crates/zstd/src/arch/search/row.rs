@@ -7,6 +7,32 @@ use crate::encode::params::{Lazy, LazyDivided};
 // A gap is longer than the positions of it that enter.
 const _: () = assert!(Lazy::GAP_FRONT <= Lazy::BEHIND_MAX && Lazy::GAP_BACK <= Lazy::BEHIND_MAX);
 
+/// Positions that have entered, and may have a match.
+pub(super) trait Candidates {
+    /// The first index that has not entered yet.
+    fn next(&self) -> usize;
+
+    /// Lets no position before `at` enter any more.
+    fn pass(&mut self, at: usize);
+
+    proven_fn! {
+        /// The longest match at `at` that is longer than `least`, and how far back it refers, at
+        /// most to `low`. `at` itself enters.
+        ///
+        /// # Safety
+        ///
+        /// `first <= low < at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
+        fn search<const MIN: u32>(
+            &mut self,
+            data: IndexedBytes<'_>,
+            at: usize,
+            low: usize,
+            attempts: u32,
+            least: usize,
+        ) -> (usize, usize);
+    }
+}
+
 /// The hash of the first `BYTES` of eight bytes.
 #[inline(always)]
 pub(crate) fn hash<const BYTES: u32>(value: u64) -> u64 {
@@ -22,7 +48,7 @@ pub(super) struct Search<'a, const W: usize, const CHAINED: bool> {
     chains: Option<ChainLinks<'a>>,
     large: bool,
     /// The first index that has not entered yet.
-    pub(super) next: usize,
+    next: usize,
 }
 
 impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
@@ -109,12 +135,40 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
     }
 
     proven_fn! {
-        /// The longest match at `at` that is longer than `least`, and how far back it refers, at
-        /// most to `low`. `at` itself enters.
+        /// Which tags of a row are equal to `tag`, the newest in the lowest bit.
         ///
         /// # Safety
         ///
-        /// `first <= low < at`, `next <= at`, `at + 8 <= end`, and `3 <= least < end - at`.
+        /// `row` is below the number of rows.
+        #[inline(always)]
+        fn mask(&self, row: usize, tag: u8, head: usize) -> u64 {
+            let mut mask = 0;
+            for part in 0..W / 16 {
+                // SAFETY: as the caller proves, and `part < W / 16`.
+                let bits = proven!(self.rows.equal_tags(row, tag, part));
+                mask |= u64::from(bits) << (16 * part);
+            }
+            let head = head as u32;
+            match W {
+                16 => u64::from((mask as u16).rotate_right(head)),
+                32 => u64::from((mask as u32).rotate_right(head)),
+                _ => mask.rotate_right(head),
+            }
+        }
+    }
+}
+
+impl<const W: usize, const CHAINED: bool> Candidates for Search<'_, W, CHAINED> {
+    fn next(&self) -> usize {
+        self.next
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, at: usize) {
+        self.next = at;
+    }
+
+    proven_fn! {
         // Once for each width where it is fast, and apart where code is to be small: in safe code,
         // and in a kernel.
         #[cfg_attr(
@@ -128,7 +182,7 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
             ),
             inline(always)
         )]
-        pub(super) fn search<const MIN: u32>(
+        fn search<const MIN: u32>(
             &mut self,
             data: IndexedBytes<'_>,
             at: usize,
@@ -216,29 +270,6 @@ impl<'a, const W: usize, const CHAINED: bool> Search<'a, W, CHAINED> {
                 }
             }
             (best, best_back.wrapping_neg())
-        }
-    }
-
-    proven_fn! {
-        /// Which tags of a row are equal to `tag`, the newest in the lowest bit.
-        ///
-        /// # Safety
-        ///
-        /// `row` is below the number of rows.
-        #[inline(always)]
-        fn mask(&self, row: usize, tag: u8, head: usize) -> u64 {
-            let mut mask = 0;
-            for part in 0..W / 16 {
-                // SAFETY: as the caller proves, and `part < W / 16`.
-                let bits = proven!(self.rows.equal_tags(row, tag, part));
-                mask |= u64::from(bits) << (16 * part);
-            }
-            let head = head as u32;
-            match W {
-                16 => u64::from((mask as u16).rotate_right(head)),
-                32 => u64::from((mask as u32).rotate_right(head)),
-                _ => mask.rotate_right(head),
-            }
         }
     }
 }

@@ -9,7 +9,6 @@
 
 use super::index::{ChainCells, RowCells};
 use crate::checked::Checked;
-use crate::encode::params::LazyDivided;
 use crate::encode::store::SequenceStore;
 use crate::sequences::Sequence;
 use crate::workspace::Cells;
@@ -266,7 +265,7 @@ impl<'a> ChainLinks<'a> {
             return Ok(None);
         }
         assert!(links.len().is_power_of_two() && ends.len() > 1);
-        assert!(ends.len() == links.len() >> LazyDivided::CHAIN_SHARE_LOG);
+        assert!(ends.len().is_power_of_two());
         let shift = 64 - ends.len().ilog2();
         Ok(Some(ChainLinks { links, ends, shift }))
     }
@@ -280,6 +279,12 @@ impl<'a> ChainLinks<'a> {
         let link = position as usize & (self.links.len() - 1);
         self.links.put(link, before);
         before
+    }
+
+    /// How many of the last positions are linked.
+    #[inline(always)]
+    pub(crate) fn places(&self) -> usize {
+        self.links.len()
     }
 
     /// The position before this one in its chain.

@@ -1,4 +1,4 @@
-//! Greedy and lazy parsing over rows: the best match of a position is taken, unless the next one or
+//! Greedy and lazy parsing over rows or chains: the best match of a position is taken, unless the next one or
 //! two have a better.
 
 use super::index::{SearchBlock, take_back};
@@ -30,12 +30,17 @@ pub(crate) fn find_block(
         lookahead: tables.params.lookahead,
     };
     let data = block.data.checked(..block.end)?;
+    let walks_chains = tables.params.chain_log.is_some();
     let (cells, chains) = tables.rows.parts()?;
     #[cfg(feature = "arch")]
-    let find = crate::arch::find::lazy;
+    use crate::arch::find::{chained, lazy};
     #[cfg(not(feature = "arch"))]
-    let find = search::lazy::find;
-    let (anchor, kept, next) = find(data, cells, chains, &task, *repeat, store)?;
+    use search::lazy::{find as lazy, find_in_chains as chained};
+    let (anchor, kept, next) = if walks_chains {
+        chained(data, chains, &task, *repeat, store)?
+    } else {
+        lazy(data, cells, chains, &task, *repeat, store)?
+    };
     *tables.rows.next = next;
     *repeat = take_back(*repeat, kept, store)?;
     Ok(anchor - block.base as usize)

@@ -1,5 +1,7 @@
 //! Rows of positions by hash, the newest replacing the oldest. A byte of hash beside each position,
 //! compared for a whole row at once, tells which positions are worth a look.
+//!
+//! Or chains of positions by hash in their place.
 
 use super::index::{ChainCells, RowCells, SearchBlock, read64, reduce};
 use super::search;
@@ -17,7 +19,7 @@ pub(crate) struct LazyTables<'a> {
 pub(crate) struct RowTables<'a> {
     /// Where each row's newest position lies.
     heads: &'a mut [u8],
-    /// A byte of each position's hash.
+    /// A byte of each position's hash. None if there are no rows.
     tags: &'a mut [u8],
     /// As many as tags. Behind them, where there are chains, the predecessor of each position in
     /// its chain, then the end of each chain.
@@ -31,6 +33,9 @@ pub(crate) struct RowTables<'a> {
 impl<'a> LazyTables<'a> {
     /// Bytes of workspace, with chains of 2^`chain_log` positions if that is given.
     pub(crate) fn bytes(params: &Lazy, chain_log: Option<u8>) -> usize {
+        if let Some(log) = params.chain_log {
+            return 4 * ((1 << log) + (1 << params.hash_log));
+        }
         (5 << params.hash_log)
             + (1 << (params.hash_log - Lazy::ROW_LOG_MIN))
             + 4 * Self::chain_cells(Self::links(chain_log))
@@ -53,13 +58,23 @@ impl<'a> LazyTables<'a> {
         chain_log: Option<u8>,
         next: &'a mut usize,
     ) -> Checked<Self> {
-        let links = Self::links(chain_log);
-        let rows = RowTables {
-            positions: carver.cells((1 << params.hash_log) + Self::chain_cells(links))?,
-            tags: carver.bytes(1 << params.hash_log)?,
-            heads: carver.bytes(1 << (params.hash_log - params.row_log()))?,
-            links,
-            next,
+        let links = Self::links(params.chain_log.or(chain_log));
+        let rows = if params.chain_log.is_some() {
+            RowTables {
+                positions: carver.cells(links + (1 << params.hash_log))?,
+                tags: &mut [],
+                heads: &mut [],
+                links,
+                next,
+            }
+        } else {
+            RowTables {
+                positions: carver.cells((1 << params.hash_log) + Self::chain_cells(links))?,
+                tags: carver.bytes(1 << params.hash_log)?,
+                heads: carver.bytes(1 << (params.hash_log - params.row_log()))?,
+                links,
+                next,
+            }
         };
         Ok(LazyTables {
             rows,
@@ -88,6 +103,9 @@ impl<'a> LazyTables<'a> {
     /// Makes `data[start..end]` known.
     pub(crate) fn insert(&mut self, block: &SearchBlock<'_>, min_match: u8) -> Checked<()> {
         let hashed = Lazy::hashed(min_match);
+        if self.params.chain_log.is_some() {
+            return self.rows.insert_in_chains(block, hashed);
+        }
         match self.params.row_log() {
             4 => self.rows.insert::<16>(block, hashed),
             5 => self.rows.insert::<32>(block, hashed),
@@ -123,6 +141,22 @@ impl RowTables<'_> {
             rows.insert(hash, index);
             if let Some(chains) = &mut chains {
                 chains.push(search::hash::<8>(value), index);
+            }
+        }
+        *self.next = (block.base as usize + block.end.saturating_sub(7)).max(*self.next);
+        Ok(())
+    }
+
+    fn insert_in_chains(&mut self, block: &SearchBlock<'_>, hashed: u8) -> Checked<()> {
+        let (_, chains) = self.parts()?;
+        if let Some(mut chains) = search::ChainLinks::new(chains)? {
+            for at in block.start..(block.end.saturating_sub(7)).max(block.start) {
+                let value = read64(block.data, at)?;
+                let hash = match hashed {
+                    4 => search::hash::<4>(value),
+                    _ => search::hash::<5>(value),
+                };
+                chains.push(hash, block.base + at as u32);
             }
         }
         *self.next = (block.base as usize + block.end.saturating_sub(7)).max(*self.next);
