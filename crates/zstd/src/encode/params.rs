@@ -47,7 +47,7 @@ pub struct Params {
 /// |---|---|---|---|---|---|---|
 /// | [`Fast`] | 1 | `hash_log` | | | `min_match` | `acceleration` |
 /// | [`DoubleFast`] | 2 | `long_hash_log` | `short_hash_log` | | `min_match` | |
-/// | [`Lazy`] | 3, 4, 5: 3 + `lookahead` | `hash_log` | `chain_log` | `search_log` | `min_match` | |
+/// | [`Lazy`] | 3 + `lookahead` | `hash_log` | `chain_log` | `search_log` | `min_match` | |
 /// | [`LazyDivided`] | 6 | `lazy.hash_log` | `chain_log` | `lazy.search_log` | `lazy.min_match` | |
 /// | [`Optimal`] | 6 + `passes` | `hash_log` | `chain_log` | `search_log` | | `sufficient_length` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -56,7 +56,8 @@ fn small(level: i32) -> Params {
     params
 }
 
-/// [`LEVELS`], and chains beside rows, which no level has for so little content, and in their place.
+/// [`LEVELS`], and chains beside rows, which no level has for so little content, and in their
+/// place.
 fn strategies() -> Vec<Params> {
     let mut cases: Vec<Params> = LEVELS.iter().copied().map(small).collect();
     let params = small(11);

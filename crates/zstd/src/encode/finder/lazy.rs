@@ -1,5 +1,5 @@
-//! Greedy and lazy parsing over rows or chains: the best match of a position is taken, unless the next one or
-//! two have a better.
+//! Greedy and lazy parsing over rows or chains: the best match of a position is taken, unless the
+//! next one or two have a better.
 
 use super::index::{SearchBlock, take_back};
 use super::row::LazyTables;
