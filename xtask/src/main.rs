@@ -19,6 +19,7 @@ mod command;
 mod cross;
 mod debian_changelog;
 mod environment;
+mod fleets;
 mod fuzz;
 mod harness;
 mod history;
@@ -104,6 +105,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "kmod-original",
         kmod::kmod_original,
         "the sizes and memory that the kernel's first zstd published, beside ours, for a file such as silesia.tar",
+    ),
+    (
+        "fleets",
+        fleets::fleets,
+        "objects and parts of images with stores and engines of other projects",
     ),
     (
         "campaign",

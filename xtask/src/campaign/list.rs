@@ -5,7 +5,7 @@ use std::fs;
 use crate::environment::root;
 use crate::harness::Sanitizer;
 use crate::outcome::Outcome;
-use crate::{archives, kmod, outside, plan, upstream};
+use crate::{archives, fleets, kmod, outside, plan, upstream};
 
 type Program = (&'static str, fn() -> Outcome, &'static str, &'static str);
 
@@ -44,6 +44,12 @@ const PROGRAMS: &[Program] = &[
         upstream::campaign,
         "tests of zstd's repository in RESTOW_ZSTD, with its C code and with ours",
         "ffi",
+    ),
+    (
+        "fleets",
+        fleets::campaign,
+        "stores and engines of other projects",
+        "cli",
     ),
     (
         "plan",
