@@ -15,7 +15,7 @@ use tree::{ExtentId, FileKind, Ino, Inventory, Limits, Result, to_u64, to_usize}
 use crate::image::Erofs;
 use crate::index::{IndexHeader, IndexedFile};
 use crate::inode::MetaAt;
-use crate::piece::{Piece, PieceKind, StoredPlace};
+use crate::piece::{Format, Piece, PieceKind, StoredPlace};
 
 impl Erofs {
     /// Bytes of metadata in the image: the superblock, inodes with their attributes, indexes and
@@ -108,6 +108,45 @@ impl Erofs {
             bytes = bytes.saturating_add(to_u64(zeros));
         }
         Ok(bytes)
+    }
+
+    /// The whole LZ4 blocks in the image, of files, tables and the packed inode: where they begin,
+    /// without zeros before them, and their lengths. Each one is read.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub fn lz4_blocks(&self) -> Result<Vec<(u64, u64)>> {
+        let inventory = Inventory::of(self, &Limits::default())?;
+        let nids = inventory.files().map(|file| inventory.ino(file).0);
+        let special = [self.superblock.packed, self.superblock.metabox];
+        let mut clusters = Vec::new();
+        for nid in nids.chain(special.into_iter().flatten()) {
+            let content = self.content(nid)?;
+            if content.inode.kind.is_device() {
+                continue;
+            }
+            self.each_piece(&content, &mut |piece| {
+                if let PieceKind::Cluster(cluster) = piece.kind
+                    && cluster.format == Format::Lz4
+                    && let StoredPlace::Data { device, at } = cluster.place
+                    && let (0, at) = self.locate(device, at)?
+                {
+                    clusters.push((at, cluster));
+                }
+                Ok(())
+            })?;
+        }
+        clusters.sort_unstable();
+        clusters.dedup_by_key(|(at, _)| *at);
+        let mut blocks = Vec::new();
+        for (at, cluster) in clusters {
+            // Damage is met again where the image is read.
+            if let Ok(zeros) = self.zeros_before(&cluster) {
+                let len = cluster.stored_len.saturating_sub(zeros);
+                blocks.push((at.saturating_add(zeros), len));
+            }
+        }
+        Ok(blocks)
     }
 
     /// Calls `each` with the part of a piece, or with those of the packed inode that a fragment

@@ -1,8 +1,10 @@
-//! Finds the LZ4 blocks of a SquashFS image, which have no beginning by which they could be found.
+//! Finds the LZ4 blocks of SquashFS and EROFS images, which have no beginning by which they could be
+//! found.
 
 use std::fs::File;
 
 use codec::{Algorithm, Decoder};
+use erofs::Erofs;
 use squashfs::{Squashfs, find_image, search_image};
 use tree::{ExtentId, ExtentKind, FileKind, Inventory, Limits, ReadAt, Result, to_u64, to_usize};
 
@@ -11,12 +13,18 @@ use super::Lz4Block;
 /// The length of a block of tables, decoded.
 const TABLE_BYTES: usize = 8192;
 
-/// The LZ4 blocks of the first SquashFS image in a file, in order, wherever it begins; empty for
-/// other files, and for images that are damaged.
+/// The longest content of an LZ4 block of EROFS that is decoded.
+const EROFS_CONTENT_BYTES_MAX: usize = 2 << 20;
+
+/// The LZ4 blocks of the EROFS image that a file is, or of the first SquashFS image in it, in order,
+/// wherever that begins; empty for other files, and for images that are damaged.
 ///
 /// # Errors
 /// The file cannot be read.
 pub fn lz4_blocks(file: &File) -> Result<Vec<Lz4Block>> {
+    if let Ok(image) = Erofs::open(vec![Box::new(file.try_clone()?)]) {
+        return Ok(blocks_of_erofs(&image, file).unwrap_or_default());
+    }
     let place = match find_image(file)? {
         Some(place) => Some(place),
         None => search_image(file)?,
@@ -30,6 +38,35 @@ pub fn lz4_blocks(file: &File) -> Result<Vec<Lz4Block>> {
         }
         _ => Ok(Vec::new()),
     }
+}
+
+fn blocks_of_erofs(image: &Erofs, file: &File) -> Result<Vec<Lz4Block>> {
+    let mut decoder = Decoder::new();
+    let mut content = vec![0; EROFS_CONTENT_BYTES_MAX];
+    let mut blocks = Vec::new();
+    for (at, bytes) in image.lz4_blocks()? {
+        blocks.extend(block(&mut decoder, file, (at, bytes), &mut content)?);
+    }
+    Ok(blocks)
+}
+
+/// The LZ4 block at a place of a file, if there is one of this length.
+fn block(
+    decoder: &mut Decoder,
+    file: &File,
+    (at, bytes): (u64, u64),
+    content: &mut [u8],
+) -> Result<Option<Lz4Block>> {
+    let mut stored = vec![0; to_usize(bytes)];
+    file.read_exact_at(&mut stored, at)?;
+    let len = decoder.decompress(Algorithm::Lz4, content, &stored).ok();
+    Ok(len.and_then(|len| {
+        Some(Lz4Block {
+            at,
+            bytes: u32::try_from(bytes).ok()?,
+            content_bytes: u32::try_from(len).ok().filter(|len| *len > 0)?,
+        })
+    }))
 }
 
 /// The blocks of an image that begins at this place of a file.
@@ -53,19 +90,8 @@ fn blocks_of(image: &Squashfs, file: &File, place: u64) -> Result<Vec<Lz4Block>>
     let mut decoder = Decoder::new();
     let mut content = vec![0; to_usize(superblock.block_bytes).max(TABLE_BYTES)];
     let mut block = |at: u64, bytes: u64, content: &mut [u8]| {
-        let mut stored = vec![0; to_usize(bytes)];
         let at = at.saturating_add(place);
-        file.read_exact_at(&mut stored, at)?;
-        let len = decoder.decompress(Algorithm::Lz4, content, &stored).ok();
-        let lengths = |len: usize| Some((u32::try_from(bytes).ok()?, u32::try_from(len).ok()?));
-        Ok::<_, tree::Error>(
-            len.and_then(lengths)
-                .map(|(bytes, content_bytes)| Lz4Block {
-                    at,
-                    bytes,
-                    content_bytes,
-                }),
-        )
+        block(&mut decoder, file, (at, bytes), content)
     };
     let mut blocks = Vec::new();
     for (at, bytes) in stored {
