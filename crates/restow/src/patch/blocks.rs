@@ -1,5 +1,5 @@
-//! Finds the LZ4 blocks of SquashFS and EROFS images, which have no beginning by which they could be
-//! found.
+//! Finds the LZ4 blocks of SquashFS and EROFS images, which have no beginning by which they could
+//! be found.
 
 use std::fs::File;
 
@@ -16,8 +16,8 @@ const TABLE_BYTES: usize = 8192;
 /// The longest content of an LZ4 block of EROFS that is decoded.
 const EROFS_CONTENT_BYTES_MAX: usize = 2 << 20;
 
-/// The LZ4 blocks of the EROFS image that a file is, or of the first SquashFS image in it, in order,
-/// wherever that begins; empty for other files, and for images that are damaged.
+/// The LZ4 blocks of the EROFS image that a file is, or of the first SquashFS image in it, in
+/// order, wherever that begins; empty for other files, and for images that are damaged.
 ///
 /// # Errors
 /// The file cannot be read.
