@@ -77,6 +77,16 @@ fn tree() -> MemoryFs {
     );
     fs.add_sparse(root, "only a hole", 700_000, &[]);
     fs.add_sparse(root, "small hole", 3000, &[]);
+    // Together more bytes than there are numbers.
+    for number in 0..3 {
+        let content = &text[number..100_000];
+        fs.add_sparse(
+            root,
+            format!("z{number}"),
+            (1 << 63) - 4096,
+            &[(1 << 62, content)],
+        );
+    }
     let in_place = fs.add_file(root, "in place", &text);
     fs.metadata_mut(in_place).attributes = FileAttributes(FileAttributes::NO_COW);
     let own = fs.add_file(root, "own codec", &text[3..]);

@@ -453,7 +453,7 @@ fn images_of_other_kinds_are_named() {
         (0, b"!<arch>\n", "an ar archive", "bsdtar -cf - @x"),
         (0, b"\xed\xab\xee\xdb", "an RPM package", "bsdtar -cf - @x"),
         (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive", "bsdtar -cf - @x"),
-        (0, b"\x89RPART\r\n", "a part of a SquashFS image", "--parts"),
+        (0, b"\x89RPART\r\n", "a part of an image", "--parts"),
         (0, b"\x89RPATCH\n", "a patch", "restow patch OLD"),
     ] {
         let mut image = vec![0; 1 << 17];

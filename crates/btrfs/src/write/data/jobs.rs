@@ -90,6 +90,12 @@ struct DataRun {
     shown: Option<(ExtentId, ExtentClass, u64)>,
 }
 
+/// The place this many bytes behind another one. Files can claim more than there are numbers; places
+/// are before `u64::MAX`, the end of the last share.
+fn place(at: u64, bytes: u64) -> u64 {
+    at.saturating_add(bytes).min(u64::MAX - 1)
+}
+
 impl Iterator for DataJobs<'_> {
     type Item = DataJob;
 
@@ -115,7 +121,7 @@ impl DataJobs<'_> {
                 let job = match parts.next(self) {
                     Ok(Some(job)) => job,
                     Ok(None) => {
-                        let last = parts.at + self.inventory.size(parts.file) - 1;
+                        let last = place(parts.at, self.inventory.size(parts.file) - 1);
                         return Some((last, DataJob::Pass(FileStep::End(parts.file))));
                     }
                     Err(error) => {
@@ -128,7 +134,7 @@ impl DataJobs<'_> {
                         DataJob::Pass(FileStep::Unreadable { file, error })
                     }
                 };
-                let at = parts.at + job.offset();
+                let at = place(parts.at, job.offset());
                 self.open = Some(parts);
                 return Some((at, job));
             }
@@ -149,17 +155,17 @@ impl DataJobs<'_> {
                         let small = std::mem::take(&mut self.small);
                         return Some((at, DataJob::Small(small)));
                     }
-                    (self.next, self.at) = (self.next + 1, at + size);
+                    (self.next, self.at) = (self.next + 1, place(at, size));
                     return Some((at, DataJob::Pass(FileStep::Same { file, original })));
                 }
-                (self.next, self.at) = (self.next + 1, at + size);
+                (self.next, self.at) = (self.next + 1, place(at, size));
                 self.small.push(file);
                 if self.small.len() == BATCH {
                     return Some((at, DataJob::Small(std::mem::take(&mut self.small))));
                 }
                 continue;
             }
-            (self.next, self.at) = (self.next + 1, at + size);
+            (self.next, self.at) = (self.next + 1, place(at, size));
             let is_outside = self.at <= self.share.start || at >= self.share.end;
             if is_outside && !self.numbers {
                 continue;

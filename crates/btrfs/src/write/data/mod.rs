@@ -94,7 +94,7 @@ pub(crate) fn write_part(
 ) -> Result<ImageSummary> {
     let originals = Originals::new(inventory, duplicates);
     let stored = stored_files(inventory, &originals).map(|file| inventory.size(file));
-    let content_bytes = stored.sum();
+    let content_bytes = stored.fold(0, u64::saturating_add);
     let share = number.share(content_bytes);
     progress.expect(None, Some(share.end.min(content_bytes) - share.start));
     let work = DataEncoder::new(inventory, None, options);

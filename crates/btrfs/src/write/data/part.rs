@@ -182,7 +182,7 @@ pub(super) fn put(
                     at,
                 } => {
                     record.kind = kind::RESERVE;
-                    summary.content_bytes += len;
+                    summary.content_bytes = summary.content_bytes.saturating_add(len);
                     (file, (offset, len), (id.0, at))
                 }
                 FileStep::Same { file, original } => {
