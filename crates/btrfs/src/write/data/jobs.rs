@@ -90,8 +90,8 @@ struct DataRun {
     shown: Option<(ExtentId, ExtentClass, u64)>,
 }
 
-/// The place this many bytes behind another one. Files can claim more than there are numbers; places
-/// are before `u64::MAX`, the end of the last share.
+/// The place this many bytes behind another one. Files can claim more than there are numbers;
+/// places are before `u64::MAX`, the end of the last share.
 fn place(at: u64, bytes: u64) -> u64 {
     at.saturating_add(bytes).min(u64::MAX - 1)
 }
