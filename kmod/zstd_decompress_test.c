@@ -66,7 +66,7 @@ static int zstd_begin(void)
 	return zstd_is_error(zstd_reset_dstream(stream)) ? -EIO : 0;
 }
 
-/* Takes a frame at once, as zram does. What is taken has it at its start. */
+/* Takes a frame at once, as zram does. The input has it at its start. */
 static int zstd_take_whole(size_t length)
 {
 	size_t size = zstd_find_frame_compressed_size(input, length);

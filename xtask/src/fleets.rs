@@ -1,4 +1,4 @@
-//! What docs/guides/remote.md and docs/fleets.md promise, tried with stores and engines of other
+//! Tries the promises of docs/guides/remote.md and docs/fleets.md with stores and engines of other
 //! projects: moto, versitygw and azurite; GNU parallel, Slurm and Ray.
 
 use std::fs;
@@ -14,7 +14,7 @@ pub(crate) fn fleets(report: &mut Report, _: &[String]) {
     report.step("fleets", campaign);
 }
 
-/// Runs the script, whose lines say what came of each check.
+/// Runs the script, whose lines are the results of its checks.
 pub(crate) fn campaign() -> Outcome {
     tried().unwrap_or_else(Outcome::failed)
 }

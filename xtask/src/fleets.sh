@@ -204,7 +204,7 @@ END
     for _ in $(seq 100); do sinfo --noheader --states idle 2> /dev/null | grep -q idle && break; sleep 0.2; done
     engine() {
         printf '#!/bin/sh\nsh task.sh "$SLURM_ARRAY_TASK_ID" %s %s\n' "$1" "$2" > array.sh
-        # A second array makes again only what is missing.
+        # A second array makes the missing parts alone.
         timeout 300 sbatch --wait --output slurm/out.%a --array=1-7 array.sh
         for n in $(seq 7); do [ -e "$2/$n.part" ] || timeout 300 sbatch --wait --output slurm/out.%a --array="$n" array.sh; done
     }

@@ -203,7 +203,7 @@ impl<'a> OldFile<'a> {
         near.map(|segment| source_of(&self.segments[to_usize(*segment)]))
     }
 
-    /// The frames among the sources of content, with what they have of it.
+    /// The frames among the sources of content, and their stretches of it.
     pub(crate) fn frames_like(
         &self,
         content: &[u8],

@@ -368,7 +368,7 @@ impl JobMaker<'_> {
                 .checked_add(bytes)
                 .is_some_and(|end| end <= self.readable);
             if !is_there || !is_in_one_file(self.header, at, bytes) {
-                let what = "steps of the patch are those of a frame that is not there";
+                let what = "steps of the patch are those of a frame that is missing";
                 return Err(damaged(what, self.place, at));
             }
             self.files.read(buffer, at)

@@ -41,7 +41,7 @@ pub struct LikeFrame {
     pub at: u64,
     /// Its length.
     pub stored_bytes: u32,
-    /// What both have.
+    /// The content that both have.
     pub stretches: Vec<Stretch>,
 }
 
@@ -234,7 +234,7 @@ pub fn emit_steps(frames: &[LikeFrame], likely: &LikelyMatches, steps: &[FrameSt
     bytes
 }
 
-/// Parses what [`emit_steps`] gave: the frames, and the bytes of the steps.
+/// Parses the bytes of [`emit_steps`]: the frames, and the bytes of the steps.
 pub(crate) fn parse_frames(bytes: &[u8], place: u64) -> Result<(Vec<LikeFrame>, &[u8])> {
     let mut fields = Fields::still(bytes, place);
     let count = fields.number_to(to_u64(LIKE_FRAMES_MAX))?;

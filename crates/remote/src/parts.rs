@@ -231,7 +231,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Waits for all parts that are on their way, whatever became of them.
+    /// Waits for all parts that are on their way, also for those that fail.
     pub(crate) fn wait(&mut self) {
         for sender in self.senders.drain(..) {
             let _ = sender.thread.join();

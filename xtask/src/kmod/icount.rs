@@ -135,7 +135,7 @@ fn measured(modules: &Modules, paths: &[String]) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What is done for each codec.
+/// The job for each codec.
 fn job(cut: &Cut, device: &'static str, level: i32, name: &str) -> Job {
     let is_read = device == DECOMPRESS;
     Job {

@@ -249,7 +249,7 @@ fn no_record_with_a_right_checksum_gives_a_wrong_image() {
     }
 }
 
-/// What extents decode to is not looked at: only the machine that made a part has the content.
+/// Extents are not decoded: only the machine that made a part has their content.
 fn assert_sound(bytes: &[u8], path: &Path) {
     std::fs::write(path, bytes).unwrap();
     let mut lines = Vec::new();

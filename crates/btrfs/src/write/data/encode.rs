@@ -53,7 +53,7 @@ pub(super) struct DataEncoder<'a> {
 }
 
 /// The most bytes of a file that fit inline in a tree block of this size.
-fn inline_max(nodesize: u32) -> usize {
+pub(super) fn inline_max(nodesize: u32) -> usize {
     // After the header of the record.
     INLINE_BYTES_MAX.min(crate::write::builder::item_bytes_max(nodesize) - 21)
 }

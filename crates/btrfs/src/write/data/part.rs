@@ -1,16 +1,17 @@
 //! The results of jobs as the records of a part, which another machine joins.
 //!
-//! A part is read with suspicion: what its records say has to be possible for the tree, so that a
-//! damaged one is an error and no image.
+//! A part is read with suspicion: its records have to be possible for the tree, so that a damaged
+//! one is an error and no image.
 
 use tree::{
     Error, ExtentId, FileId, FileKind, ImageSummary, Inventory, KeptCount, PartReader, PartSource,
     PartWriter, Result, records,
 };
+use xxhash::Xxh64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::encode::DataEncoder;
+use super::encode::{DataEncoder, inline_max};
 use super::job::{DataResult, FileStep, PIECE_BYTES, SmallContent, UnplacedExtent};
 use super::share::{Originals, is_nocow};
 use crate::disk::compression::EXTENT_BYTES_MAX;
@@ -74,14 +75,15 @@ pub fn part_source(inventory: &Inventory<'_>, options: &Options) -> PartSource {
         duplicates,
         ..
     } = options;
-    let of_files = inventory.files().map(|file| {
-        let flags = attribute::NOCOW | attribute::NOSUM | attribute::NOCOMP;
-        (inventory.metadata(file).attributes.0 & flags).to_le_bytes()
-    });
-    let attributes = xxhash::xxh64(&of_files.collect::<Vec<_>>().concat(), 0);
-    let nodesize = *nodesize.min(&(8 << 10)); // inline content has at most 2048 bytes
+    let flags = attribute::NOCOW | attribute::NOSUM | attribute::NOCOMP;
+    let mut attributes = Xxh64::new(0);
+    for file in inventory.files() {
+        let attribute = inventory.metadata(file).attributes.0 & flags;
+        attributes.update(&attribute.to_le_bytes());
+    }
+    let (attributes, inline_max) = (attributes.digest(), inline_max(*nodesize));
     let words = format!(
-        "btrfs {compression:?} {rules:?} {force} {keep_extents} {checksum:?} {nodesize} {duplicates} {attributes}"
+        "btrfs {compression:?} {rules:?} {force} {keep_extents} {checksum:?} {inline_max} {duplicates} {attributes}"
     );
     PartSource::of(inventory, &words)
 }
@@ -264,19 +266,17 @@ impl<'a, 'p> PartResults<'a, 'p> {
                 Err(FEW)
             };
         };
-        let mut record = PartRecord::new_zeroed();
+        let what = "a record of a part does not fit the tree";
         let buffer = std::mem::take(&mut self.buffer);
-        let (head, rest) = buffer[..len].split_at(RECORD_BYTES.min(len));
-        if head.len() == RECORD_BYTES {
-            record = PartRecord::read_from_bytes(head).unwrap_or(record);
-        }
-        let sums = rest.split_at_checked(record.sum_bytes.get() as usize);
-        let result = match sums {
-            Some((sums, bytes)) if head.len() == RECORD_BYTES => self.result(&record, sums, bytes),
-            _ => None,
+        // Empty for a hole, of which no file is made.
+        let Ok((record, rest)) = PartRecord::read_from_prefix(&buffer[..len]) else {
+            return Err(self.reader.error(what, 0));
+        };
+        let result = match rest.split_at_checked(record.sum_bytes.get() as usize) {
+            Some((sums, bytes)) => self.result(&record, sums, bytes),
+            None => None,
         };
         self.buffer = buffer;
-        let what = "a record of a part does not fit the tree";
         let found = u64::from(record.kind) << 32 | u64::from(record.file.get());
         result
             .map(Some)
