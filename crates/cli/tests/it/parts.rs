@@ -54,6 +54,11 @@ fn parts_are_joined_or_refused_by_name() {
     );
     refused(
         &dir,
+        "copy -q --parts b/1.part src y.btrfs",
+        "`restow copy --to btrfs --part 2/2 src 2.part`",
+    );
+    refused(
+        &dir,
         "copy -q --parts b src y.sqfs",
         "was made with other options",
     );

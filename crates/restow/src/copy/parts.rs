@@ -10,6 +10,7 @@ use tree::{
     Parts, ReadAt,
 };
 
+use super::format::Format;
 use super::job::CopyJob;
 use super::options::CopyOptions;
 use super::summary::CopySummary;
@@ -121,8 +122,13 @@ pub(super) fn all(job: &CopyJob<'_>, source: impl FnOnce() -> PartSource) -> Res
             more => format!(" and {more} more"),
         };
         let (named, source) = (named.join(", "), job.source.name());
+        let to = if job.format == Format::Btrfs {
+            "--to btrfs "
+        } else {
+            ""
+        };
         refuse!(
-            "part {named}{more} of {of} missing; `restow copy --part {first}/{of} {source} {first}.part` with the same options makes it"
+            "part {named}{more} of {of} missing; `restow copy {to}--part {first}/{of} {source} {first}.part` with the same options makes it"
         );
     }
     Ok(files)
@@ -184,7 +190,9 @@ fn given(job: &CopyJob<'_>, source: &PartSource) -> Result<Vec<PartFile>> {
                 text::of_name(&version),
                 env!("CARGO_PKG_VERSION")
             ),
-            Some(PartMismatch::Options) => refuse!("{name} was made with other options"),
+            Some(PartMismatch::Options) => {
+                refuse!("{name} was made with other options, or for another format")
+            }
             Some(PartMismatch::Tree(None)) => refuse!("{name} was made of another tree"),
             Some(PartMismatch::Tree(Some(entry))) => refuse!(
                 "{name} was made of another tree: {} has another name, size or modification time",
