@@ -72,6 +72,13 @@ pub(crate) fn limited(command: &Command, seconds: u64) -> Command {
     )
 }
 
+/// The same command with a limit of processor time in seconds, which other work does not shorten,
+/// and one by the clock that is only reached by a command that waits for ever.
+pub(crate) fn limited_work(command: &Command, seconds: u64) -> Command {
+    let limit = format!("ulimit -t {seconds}; exec \"$0\" \"$@\"");
+    limited(&behind(&["sh", "-c", &limit], command), 20 * seconds)
+}
+
 /// The same command, which takes the time that others leave to it.
 pub(crate) fn yielding(command: &Command) -> Command {
     behind(&["nice", "-n", "19"], command)
@@ -279,6 +286,18 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "test \"$A\" = 1"]).env("A", "1");
         assert!(succeeds(&mut limited(&command, 9)));
+    }
+
+    #[test]
+    fn work_is_limited() {
+        use std::os::unix::process::ExitStatusExt;
+
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "test \"$A\" = 1 && while :; do :; done"])
+            .env("A", "1");
+        let status = limited_work(&command, 1).status().unwrap();
+        assert_eq!(status.signal(), Some(9), "SIGKILL");
     }
 
     #[test]

@@ -18,8 +18,7 @@ use crate::environment::root;
 use crate::outcome::Outcome;
 use crate::tools;
 
-/// How long the machine may run, in seconds. A tenth of that is enough where
-/// nothing else runs.
+/// Processor time that the machine may take, in seconds: several times what it needs.
 const BOOT_SECONDS_MAX: u64 = 600;
 
 /// The levels that are compared with user space.

@@ -32,7 +32,8 @@ const FIELDS: &str = "Depends: dkms\n\
 const ROOT: &str = "dkms,linux-image-cloud-amd64,linux-headers-cloud-amd64,initramfs-tools,zstd,\
     btrfs-progs,busybox-static";
 
-/// Longer than it takes to build the modules and an initramfs in it, in seconds.
+/// Processor time for building the modules and an initramfs in it, in seconds: several times what
+/// that takes.
 const BOOT_SECONDS_MAX: u64 = 1800;
 
 /// The bytes of the disk that takes an initramfs.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::arch::Arch;
-use crate::command::{limited, line_of};
+use crate::command::{limited_work, line_of};
 use crate::outcome::Outcome;
 
 const COMMAND_LINE: &str = "quiet panic=-1 oops=panic panic_on_warn=1 log_buf_len=2M";
@@ -56,7 +56,8 @@ impl Machine {
         ]);
     }
 
-    /// Runs it until it switches itself off, for at most this many seconds, and reads its verdicts.
+    /// Runs it until it switches itself off, for at most this many seconds of processor time, and
+    /// reads its verdicts.
     pub(super) fn run(self, seconds: u64) -> Outcome {
         match self.console(seconds) {
             Ok(console) => verdicts(&console),
@@ -66,7 +67,7 @@ impl Machine {
 
     /// Runs it, and gives what it wrote to its console, then what QEMU complains about.
     pub(super) fn console(self, seconds: u64) -> Result<String, String> {
-        let mut command = limited(&self.command, seconds);
+        let mut command = limited_work(&self.command, seconds);
         let output = command
             .output()
             .map_err(|error| format!("{}: {error}", line_of(&command)))?;
