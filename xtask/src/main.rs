@@ -77,6 +77,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "the same with Linux's SquashFS, btrfs and crypto API on our modules: up to 15 minutes",
     ),
     (
+        "kmod-exercise",
+        kmod::kmod_exercise,
+        "fsx and fsstress of fstests (RESTOW_FSTESTS) on btrfs and f2fs on our modules, and EROFS",
+    ),
+    (
         "kmod-tree",
         kmod::kmod_tree,
         "puts the modules into the sources of that kernel, and builds a small one with them",

@@ -37,6 +37,19 @@ const PROGRAMS: &[Program] = &[
         MACHINE,
         "kmod",
     ),
+    ("kmod-exercise", || kmod::exercise(None), MACHINE, "kmod"),
+    (
+        "kmod-exercise-6.12",
+        || kmod::exercise(Some("6.12")),
+        MACHINE,
+        "kmod",
+    ),
+    (
+        "kmod-exercise-newest",
+        || kmod::exercise(Some("newest")),
+        MACHINE,
+        "kmod",
+    ),
     ("kmod-arm64", kmod::arm64, MACHINE, "kmod"),
     ("kmod-tree", || kmod::tree(None), MACHINE, "kmod"),
     (

@@ -62,9 +62,9 @@ impl Initramfs {
     }
 
     /// Adds a program of the host, with the libraries that it needs, where they are on the host.
-    pub(super) fn host_program(&mut self, path: &str) -> Result<(), String> {
+    pub(super) fn host_program(&mut self, name: &str, path: &Path) -> Result<(), String> {
         let libraries = output_of(Command::new("ldd").arg(path))?;
-        self.host_file(path.trim_start_matches('/'), Path::new(path))?;
+        self.host_file(name, path)?;
         for word in libraries.split_whitespace() {
             if word.starts_with('/') {
                 self.host_file(word.trim_start_matches('/'), Path::new(word))?;

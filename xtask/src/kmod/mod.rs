@@ -53,6 +53,17 @@ pub(crate) fn consumers(series: Option<&str>) -> Outcome {
     booted(series, consumers::consumers)
 }
 
+/// Boots the kernel with file systems on the modules that programs of fstests exercise.
+pub(crate) fn kmod_exercise(report: &mut Report, arguments: &[String]) {
+    report.step("tools", tools::ensure);
+    report.step("kmod-exercise", || exercise(series(arguments)));
+}
+
+/// What comes of file systems on the modules that programs of fstests exercise.
+pub(crate) fn exercise(series: Option<&str>) -> Outcome {
+    booted(series, consumers::exercise)
+}
+
 /// The kernels in which instructions are counted.
 const COUNTED: [Option<&str>; 2] = [None, Some("6.12")];
 

@@ -32,11 +32,8 @@ pub(super) const LEVELS: &[(&str, &str)] = &[
 /// Bytes of each of them: a little more than the least that mkfs.btrfs takes.
 const LEVEL_SIZE: u64 = 160 << 20;
 
-/// Makes the disks: images of one tree by us and by the C tools, a root with this busybox, and an
-/// empty one; and `sums`, the MD5 of each file of the tree.
-///
-/// `lister` is a busybox that runs here, and has the same applets.
-pub(super) fn make(folder: &Path, busybox: &Path, lister: &Path) -> Result<(), String> {
+/// Makes a tree in a folder, and `sums`, the MD5 of each file of it.
+pub(super) fn tree(folder: &Path) -> Result<(), String> {
     let failed = |error| format!("write {}: {error}", folder.display());
     let tree = folder.join("tree");
     let _ = fs::remove_dir_all(&tree);
@@ -63,11 +60,19 @@ pub(super) fn make(folder: &Path, busybox: &Path, lister: &Path) -> Result<(), S
     build_restow()?;
     let script = "cd tree && find . -type f | sort | xargs -d '\\n' md5sum";
     let sums = output_of(Command::new("sh").args(["-c", script]).current_dir(folder))?;
-    fs::write(folder.join("sums"), &sums).map_err(failed)?;
+    fs::write(folder.join("sums"), &sums).map_err(failed)
+}
+
+/// Makes the disks: images of one tree by us and by the C tools, a root with this busybox, and an
+/// empty one.
+///
+/// `lister` is a busybox that runs here, and has the same applets.
+pub(super) fn make(folder: &Path, busybox: &Path, lister: &Path) -> Result<(), String> {
+    tree(folder)?;
     for (name, _) in DISKS {
         let _ = fs::remove_file(folder.join(name));
     }
-    let (tree, restow) = (tree.as_path(), restow());
+    let (tree, restow) = (&folder.join("tree"), restow());
     let quiet = ["-comp", "zstd", "-quiet", "-no-progress", "-noappend"];
     for (name, level, block) in [
         ("mksquashfs-128k.sqfs", "15", "128K"),
@@ -104,7 +109,7 @@ pub(super) fn levels(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn empty(path: &Path, size: u64, checksum: &str) -> Result<(), String> {
+pub(super) fn empty(path: &Path, size: u64, checksum: &str) -> Result<(), String> {
     let _ = fs::remove_file(path);
     let file = fs::File::create(path).and_then(|file| file.set_len(size));
     file.map_err(|error| format!("write {}: {error}", path.display()))?;

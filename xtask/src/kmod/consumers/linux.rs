@@ -1,44 +1,94 @@
 //! Linux's own users of the codecs, built against our modules.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::output_of;
 use crate::kmod::build::{Modules, modules_in, run_quietly};
 use crate::kmod::packages;
 
-/// Folders that are built: what they are taken from in the sources of Linux, and their makefile if
-/// they need one.
-const PARTS: &[Part] = &[
-    (
-        "xxhash",
-        "crypto/xxhash_generic.c",
-        "obj-m := xxhash_generic.o\n",
-    ),
-    ("zstd", "crypto/zstd.c", "obj-m := zstd.o\n"),
-    ("squashfs", "fs/squashfs", ""),
-    ("btrfs", "fs/btrfs", ""),
-    (ZRAM, "drivers/block/zram", ""),
+/// A consumer.
+pub(super) struct Part {
+    /// The folder that it is built in.
+    name: &'static str,
+    /// Where it is in the sources of Linux.
+    source: &'static str,
+    /// Its makefile, if it needs one.
+    kbuild: &'static str,
+    /// What is switched on, beside what the kernel has.
+    options: &'static [&'static str],
+    /// The first Linux in which it calls the codec.
+    since: (u32, u32),
+}
+
+impl Part {
+    const fn new(name: &'static str, source: &'static str) -> Self {
+        Self {
+            name,
+            source,
+            kbuild: "",
+            options: &[],
+            since: (0, 0),
+        }
+    }
+}
+
+const XXHASH: Part = Part {
+    kbuild: "obj-m := xxhash_generic.o\n",
+    ..Part::new("xxhash", "crypto/xxhash_generic.c")
+};
+const ZSTD: Part = Part {
+    kbuild: "obj-m := zstd.o\n",
+    ..Part::new("zstd", "crypto/zstd.c")
+};
+const BTRFS: Part = Part::new("btrfs", "fs/btrfs");
+const ZRAM: Part = Part {
+    // Off in kernels for virtual machines, and needed where zram has dictionaries.
+    options: &["ZRAM_MULTI_COMP"],
+    since: (6, 12),
+    ..Part::new("zram", "drivers/block/zram")
+};
+const F2FS: Part = Part {
+    // Off in kernels for virtual machines.
+    options: &["F2FS_FS_XATTR", "F2FS_FS_COMPRESSION", "F2FS_FS_ZSTD"],
+    ..Part::new("f2fs", "fs/f2fs")
+};
+const EROFS: Part = Part {
+    options: &["EROFS_FS_ZIP_ZSTD"],
+    since: (6, 10),
+    ..Part::new("erofs", "fs/erofs")
+};
+
+/// What is tried in every way.
+pub(super) const ALL: &[Part] = &[
+    XXHASH,
+    ZSTD,
+    Part::new("squashfs", "fs/squashfs"),
+    BTRFS,
+    ZRAM,
 ];
 
-type Part = (&'static str, &'static str, &'static str);
+/// The file systems that programs of fstests exercise.
+pub(super) const EXERCISED: &[Part] = &[BTRFS, F2FS, EROFS];
 
-/// The consumer that goes through the crypto API until it calls the codec itself: since Linux 6.12.
-const ZRAM: &str = "zram";
-
-/// The parts that a kernel has.
-pub(super) fn parts(modules: &Modules) -> impl Iterator<Item = &'static Part> {
+/// The parts that a kernel has, of these.
+pub(super) fn parts(of: &'static [Part], modules: &Modules) -> Vec<&'static Part> {
     let mut numbers = modules.kernel.version.split('.').map(str::parse);
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
-    let calls_codec = (next(), next()) >= (6, 12);
-    PARTS
-        .iter()
-        .filter(move |(part, ..)| *part != ZRAM || calls_codec)
+    let version = (next(), next());
+    of.iter().filter(|part| part.since <= version).collect()
+}
+
+impl Part {
+    /// The modules that are built of it.
+    pub(super) fn modules(&self, folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
+        modules_in(&folder.join(self.name))
+    }
 }
 
 /// Takes the sources that are needed from their package.
-pub(super) fn sources(modules: &Modules, folder: &Path) -> Result<(), String> {
+pub(super) fn sources(parts: &[&Part], modules: &Modules, folder: &Path) -> Result<(), String> {
     let taken = folder.join("taken");
     if taken.is_file() {
         return Ok(());
@@ -46,49 +96,48 @@ pub(super) fn sources(modules: &Modules, folder: &Path) -> Result<(), String> {
     let failed = |error| format!("write {}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(failed)?;
     let name = packages::source_name(&modules.kernel);
-    let wanted: Vec<String> = parts(modules)
-        .map(|(_, path, _)| format!("{name}/{path}"))
+    let wanted: Vec<String> = (parts.iter())
+        .map(|part| format!("{name}/{}", part.source))
         .collect();
     let source = packages::sources(&modules.kernel, folder, &wanted.join(" "))?;
-    for (part, path, kbuild) in parts(modules) {
-        let (from, to) = (source.join(path), folder.join(part));
-        if kbuild.is_empty() {
+    for part in parts {
+        let (from, to) = (source.join(part.source), folder.join(part.name));
+        if part.kbuild.is_empty() {
             fs::rename(&from, &to).map_err(failed)?;
         } else {
             fs::create_dir_all(&to).map_err(failed)?;
             let file = from.file_name().unwrap_or_default();
             fs::rename(&from, to.join(file)).map_err(failed)?;
-            fs::write(to.join("Kbuild"), kbuild).map_err(failed)?;
+            fs::write(to.join("Kbuild"), part.kbuild).map_err(failed)?;
         }
     }
     fs::write(&taken, "").map_err(failed)
 }
 
 /// Builds all parts, and sees that they call nothing of the kernel's own zstd and xxHash.
-pub(super) fn build(modules: &Modules, folder: &Path) -> Result<(), String> {
+pub(super) fn build(parts: &[&Part], modules: &Modules, folder: &Path) -> Result<(), String> {
     let at = modules.folder.display();
-    for (part, ..) in parts(modules) {
-        // Off in kernels for virtual machines, and needed where zram has dictionaries.
-        let recompression = if *part == ZRAM {
-            "-DCONFIG_ZRAM_MULTI_COMP=1"
-        } else {
-            ""
-        };
+    for part in parts {
+        let defined: String = (part.options.iter())
+            .map(|option| format!(" -DCONFIG_{option}=1"))
+            .collect();
         let mut command = modules.kernel.make();
         command
             .arg("--silent")
-            .arg(format!("M={}", folder.join(part).display()))
+            .arg(format!("M={}", folder.join(part.name).display()))
             .arg(format!(
-                "KCFLAGS=-include {at}/restow_zstd.h -include {at}/restow_xxhash.h {recompression}"
+                "KCFLAGS=-include {at}/restow_zstd.h -include {at}/restow_xxhash.h{defined}"
             ))
             .arg(format!("KBUILD_EXTRA_SYMBOLS={at}/Module.symvers"))
+            .args((part.options.iter()).map(|option| format!("CONFIG_{option}=y")))
             .args([
+                "CONFIG_F2FS_FS=m",
                 "CONFIG_DEBUG_INFO=",
                 "CONFIG_DEBUG_INFO_BTF_MODULES=",
                 "modules",
             ]);
         run_quietly(&mut command)?;
-        for (_, module) in modules_in(&folder.join(part))? {
+        for (_, module) in part.modules(folder)? {
             let list = output_of(
                 Command::new(modules.kernel.arch.tool("nm"))
                     .arg("-u")

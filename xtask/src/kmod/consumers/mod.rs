@@ -4,6 +4,7 @@
 //! Their sources come from the distribution's package of exactly the booted kernel; nothing of it
 //! is kept here. Two forced includes send their calls to our modules: no file of theirs is changed.
 
+mod exercise;
 mod images;
 mod linux;
 
@@ -21,10 +22,11 @@ use crate::command::output_of;
 use crate::environment::root;
 use crate::outcome::Outcome;
 use crate::tools;
+pub(super) use exercise::exercise;
 use images::{DISKS, LEVELS, restow};
-use linux::parts;
+use linux::{ALL, Part, parts};
 
-/// Longer than it takes on a busy machine, in seconds.
+/// Processor time that a machine may take, in seconds: several times what it needs.
 const BOOT_SECONDS_MAX: u64 = 3_600;
 
 /// The kernel's modules that are loaded, in that order, where the kernel has them as modules.
@@ -42,6 +44,8 @@ const DRIVERS: &[&str] = &[
     "raid6_pq",
     "zsmalloc",
     "zram",
+    // The checksum of f2fs, until Linux calls it without the crypto API.
+    "crc32_generic",
 ];
 
 /// How often all three modules are loaded and unloaded: a thousand loads.
@@ -72,14 +76,15 @@ pub(super) fn consumers(modules: &Modules) -> Outcome {
 }
 
 fn booted(modules: &Modules, folder: &Path) -> Result<Outcome, String> {
-    linux::sources(modules, folder)?;
-    linux::build(modules, folder)?;
+    let parts = parts(ALL, modules);
+    linux::sources(&parts, modules, folder)?;
+    linux::build(&parts, modules, folder)?;
     let busybox = modules.kernel.root.join("bin/busybox");
     let (arch, image) = (modules.kernel.arch, &modules.kernel.image);
     let mut outcome = Outcome::default();
     if arch == Arch::Amd64 {
         images::make(folder, &busybox, &busybox)?;
-        let mut machine = Machine::new(arch, image, &all_disks(modules, folder)?);
+        let mut machine = Machine::new(arch, image, &all_disks(&parts, modules, folder)?);
         for (name, options) in DISKS {
             machine.disk(&folder.join(name), options);
         }
@@ -89,7 +94,7 @@ fn booted(modules: &Modules, folder: &Path) -> Result<Outcome, String> {
         let here = packages::kernel(None)?.root.join("bin/busybox");
         images::make(folder, &busybox, &here)?;
     }
-    let archive = from_root(modules, folder)?;
+    let archive = written(Initramfs::new(), &parts, modules, folder, "init-root")?;
     // On arm64 one workspace may do for all levels, and none is freed.
     let rounds: &[bool] = match arch {
         Arch::Amd64 => &[false, true],
@@ -120,26 +125,23 @@ fn path_of(program: &str) -> Result<String, String> {
 }
 
 /// What the machine with all disks starts with.
-fn all_disks(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
+fn all_disks(parts: &[&Part], modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
     let mut archive = Initramfs::new();
     archive.file("rounds", format!("{ROUNDS}\n").as_bytes());
     archive.host_file("sums", &folder.join("sums"))?;
     for program in PROGRAMS {
-        archive.host_program(&path_of(program)?)?;
+        let path = path_of(program)?;
+        archive.host_program(path.trim_start_matches('/'), Path::new(&path))?;
     }
     archive.host_file("bin/writers", &writers(modules.kernel.arch, folder)?)?;
     frames(&mut archive, folder, DAMAGES)?;
-    written(archive, modules, folder, "init-consumers")
-}
-
-/// What the machine with a SquashFS root starts with.
-fn from_root(modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
-    written(Initramfs::new(), modules, folder, "init-root")
+    written(archive, parts, modules, folder, "init-consumers")
 }
 
 /// Adds what every machine needs, and writes the archive.
 fn written(
     mut archive: Initramfs,
+    parts: &[&Part],
     modules: &Modules,
     folder: &Path,
     init: &str,
@@ -151,8 +153,8 @@ fn written(
     let mut drivers = String::new();
     let mut ours = modules_in(&modules.folder)?;
     let mut wanted: Vec<String> = DRIVERS.iter().map(|driver| (*driver).to_owned()).collect();
-    for (part, ..) in parts(modules) {
-        for (name, path) in modules_in(&folder.join(part))? {
+    for part in parts {
+        for (name, path) in part.modules(folder)? {
             let needed = output_of(Command::new("modinfo").args(["-F", "depends"]).arg(&path))?;
             for driver in needed.trim().split(',') {
                 if !wanted.iter().any(|other| other == driver) {
