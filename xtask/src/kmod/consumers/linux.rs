@@ -9,7 +9,7 @@ use crate::kmod::build::{Modules, modules_in, run_quietly};
 use crate::kmod::packages;
 
 /// A consumer.
-pub(super) struct Part {
+pub(super) struct Consumer {
     /// The folder that it is built in.
     name: &'static str,
     /// Where it is in the sources of Linux.
@@ -22,7 +22,7 @@ pub(super) struct Part {
     since: (u32, u32),
 }
 
-impl Part {
+impl Consumer {
     const fn new(name: &'static str, source: &'static str) -> Self {
         Self {
             name,
@@ -34,53 +34,53 @@ impl Part {
     }
 }
 
-const XXHASH: Part = Part {
+const XXHASH: Consumer = Consumer {
     kbuild: "obj-m := xxhash_generic.o\n",
-    ..Part::new("xxhash", "crypto/xxhash_generic.c")
+    ..Consumer::new("xxhash", "crypto/xxhash_generic.c")
 };
-const ZSTD: Part = Part {
+const ZSTD: Consumer = Consumer {
     kbuild: "obj-m := zstd.o\n",
-    ..Part::new("zstd", "crypto/zstd.c")
+    ..Consumer::new("zstd", "crypto/zstd.c")
 };
-const BTRFS: Part = Part::new("btrfs", "fs/btrfs");
-const ZRAM: Part = Part {
+const BTRFS: Consumer = Consumer::new("btrfs", "fs/btrfs");
+const ZRAM: Consumer = Consumer {
     // Off in kernels for virtual machines, and needed where zram has dictionaries.
     options: &["ZRAM_MULTI_COMP"],
     since: (6, 12),
-    ..Part::new("zram", "drivers/block/zram")
+    ..Consumer::new("zram", "drivers/block/zram")
 };
-const F2FS: Part = Part {
+const F2FS: Consumer = Consumer {
     // Off in kernels for virtual machines.
     options: &["F2FS_FS_XATTR", "F2FS_FS_COMPRESSION", "F2FS_FS_ZSTD"],
-    ..Part::new("f2fs", "fs/f2fs")
+    ..Consumer::new("f2fs", "fs/f2fs")
 };
-const EROFS: Part = Part {
+const EROFS: Consumer = Consumer {
     options: &["EROFS_FS_ZIP_ZSTD"],
     since: (6, 10),
-    ..Part::new("erofs", "fs/erofs")
+    ..Consumer::new("erofs", "fs/erofs")
 };
 
 /// What is tried in every way.
-pub(super) const ALL: &[Part] = &[
+pub(super) const ALL: &[Consumer] = &[
     XXHASH,
     ZSTD,
-    Part::new("squashfs", "fs/squashfs"),
+    Consumer::new("squashfs", "fs/squashfs"),
     BTRFS,
     ZRAM,
 ];
 
 /// The file systems that programs of fstests exercise.
-pub(super) const EXERCISED: &[Part] = &[BTRFS, F2FS, EROFS];
+pub(super) const EXERCISED: &[Consumer] = &[BTRFS, F2FS, EROFS];
 
 /// The parts that a kernel has, of these.
-pub(super) fn parts(of: &'static [Part], modules: &Modules) -> Vec<&'static Part> {
+pub(super) fn parts(of: &'static [Consumer], modules: &Modules) -> Vec<&'static Consumer> {
     let mut numbers = modules.kernel.version.split('.').map(str::parse);
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
     let version = (next(), next());
     of.iter().filter(|part| part.since <= version).collect()
 }
 
-impl Part {
+impl Consumer {
     /// The modules that are built of it.
     pub(super) fn modules(&self, folder: &Path) -> Result<Vec<(String, PathBuf)>, String> {
         modules_in(&folder.join(self.name))
@@ -88,7 +88,7 @@ impl Part {
 }
 
 /// Takes the sources that are needed from their package.
-pub(super) fn sources(parts: &[&Part], modules: &Modules, folder: &Path) -> Result<(), String> {
+pub(super) fn sources(parts: &[&Consumer], modules: &Modules, folder: &Path) -> Result<(), String> {
     let taken = folder.join("taken");
     if taken.is_file() {
         return Ok(());
@@ -115,7 +115,7 @@ pub(super) fn sources(parts: &[&Part], modules: &Modules, folder: &Path) -> Resu
 }
 
 /// Builds all parts, and sees that they call nothing of the kernel's own zstd and xxHash.
-pub(super) fn build(parts: &[&Part], modules: &Modules, folder: &Path) -> Result<(), String> {
+pub(super) fn build(parts: &[&Consumer], modules: &Modules, folder: &Path) -> Result<(), String> {
     let at = modules.folder.display();
     for part in parts {
         let defined: String = (part.options.iter())

@@ -24,7 +24,7 @@ use crate::outcome::Outcome;
 use crate::tools;
 pub(super) use exercise::exercise;
 use images::{DISKS, LEVELS, restow};
-use linux::{ALL, Part, parts};
+use linux::{ALL, Consumer, parts};
 
 /// Processor time that a machine may take, in seconds: several times what it needs.
 const BOOT_SECONDS_MAX: u64 = 3_600;
@@ -125,7 +125,7 @@ fn path_of(program: &str) -> Result<String, String> {
 }
 
 /// What the machine with all disks starts with.
-fn all_disks(parts: &[&Part], modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
+fn all_disks(parts: &[&Consumer], modules: &Modules, folder: &Path) -> Result<PathBuf, String> {
     let mut archive = Initramfs::new();
     archive.file("rounds", format!("{ROUNDS}\n").as_bytes());
     archive.host_file("sums", &folder.join("sums"))?;
@@ -141,7 +141,7 @@ fn all_disks(parts: &[&Part], modules: &Modules, folder: &Path) -> Result<PathBu
 /// Adds what every machine needs, and writes the archive.
 fn written(
     mut archive: Initramfs,
-    parts: &[&Part],
+    parts: &[&Consumer],
     modules: &Modules,
     folder: &Path,
     init: &str,
