@@ -28,7 +28,13 @@ pub(super) fn installed(modules: &Modules, scratch: &Path) -> Result<Installed, 
     let _ = fs::remove_dir_all(&root);
     fs::create_dir_all(root.join("lib/modules")).map_err(failed)?;
     let mut copy = Command::new("cp");
-    copy.arg("-al")
+    // A root that is named may be on another file system.
+    let way = if modules.kernel.is_installed {
+        "-a"
+    } else {
+        "-al"
+    };
+    copy.arg(way)
         .arg(modules.kernel.root.join("lib/modules").join(release));
     output_of(copy.arg(&folder))?;
     output_of(Command::new("depmod").arg("-b").arg(&root).arg(release))?;
