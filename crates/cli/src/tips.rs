@@ -258,8 +258,8 @@ const OPTIONS: [(&[&str], &str); 38] = [
         "`-v` lists the files that are copied",
     ),
     (
-        &["-mem", "--memory"],
-        "memory is bounded without an option: about 10 MB for a SquashFS image",
+        &["-mem"],
+        "`--memory BYTES`; without it, a SquashFS image takes about 10 MB",
     ),
     // mkfs.btrfs'.
     (

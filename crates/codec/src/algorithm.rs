@@ -108,4 +108,26 @@ impl Settings {
             Settings::Xz { .. } => Algorithm::Xz,
         }
     }
+
+    /// Maximum memory of an encoder for blocks of up to this length, in bytes.
+    pub fn memory_bytes(&self, content_bytes: usize) -> usize {
+        match *self {
+            Settings::Zlib { level: 10.. } => 10 << 20,
+            #[cfg(feature = "zstd")]
+            Settings::Zstd { level } => {
+                let content = u64::try_from(content_bytes).ok();
+                zstd::workspace_size_up_to(level, content)
+            }
+            // The dictionary is as long as the content: matches, buffers, and tables of prices.
+            Settings::Xz {
+                dictionary_bytes, ..
+            } => {
+                let content = content_bytes.checked_next_power_of_two();
+                let most = usize::try_from(dictionary_bytes).unwrap_or(usize::MAX);
+                let dictionary = content.unwrap_or(usize::MAX).min(most);
+                dictionary.saturating_mul(12).saturating_add(3 << 19)
+            }
+            _ => 1 << 20,
+        }
+    }
 }

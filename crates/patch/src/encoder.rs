@@ -105,12 +105,9 @@ impl Encoder {
         match self.codec {
             BlockCodec::Zstd if self.has_steps() => likely_bytes(self.content_bytes_max),
             BlockCodec::Zstd => 0,
-            BlockCodec::Gzip if self.level >= 10 => 10 << 20,
-            BlockCodec::Gzip | BlockCodec::Lz4 => 1 << 20,
-            // The dictionary is as long as the content: matches, buffers, and tables of prices.
-            BlockCodec::Xz => {
-                let dictionary = content.checked_next_power_of_two().unwrap_or(u64::MAX);
-                dictionary.saturating_mul(12).saturating_add(3 << 19)
+            _ => {
+                let settings = self.settings();
+                settings.map_or(0, |it| to_u64(it.memory_bytes(to_usize(content))))
             }
         }
     }

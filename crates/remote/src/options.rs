@@ -38,7 +38,7 @@ setters!(RemoteOptions {
 });
 
 /// How an object is written.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UploadOptions {
     /// Replace an object of the same name.
@@ -51,6 +51,20 @@ pub struct UploadOptions {
     /// A text of ASCII that the object keeps, which names its source. An object with another one is
     /// replaced.
     pub note: Option<String>,
+    /// The bytes of all parts in memory, as long as a part has at most 8 MiB.
+    pub waiting_bytes: u64,
+}
+
+impl Default for UploadOptions {
+    fn default() -> Self {
+        UploadOptions {
+            overwrite: false,
+            resume: false,
+            read_back: false,
+            note: None,
+            waiting_bytes: 56 << 20,
+        }
+    }
 }
 
 setters!(UploadOptions {
@@ -58,6 +72,7 @@ setters!(UploadOptions {
     resume: bool,
     read_back: bool,
     note: Option<String>,
+    waiting_bytes: u64,
 });
 
 type Variable = dyn Fn(&str) -> Option<String> + Send + Sync;

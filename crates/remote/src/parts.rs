@@ -18,8 +18,6 @@ const PARTS_OF_A_SIZE: u32 = 1000;
 /// The part of an unfinished upload that says of which source it is. It never becomes a part of the
 /// object.
 const NOTE_PART: u32 = 10_000;
-/// The bytes of all parts in memory, as long as a part has at most 8 MiB.
-const WAITING_BYTES_MAX: u64 = 64 << 20;
 /// Parts that are sent at the same time.
 const SENDERS_MAX: usize = 3;
 /// Parts that wait for bytes, without those that are written last: a format that writes two copies
@@ -194,7 +192,7 @@ impl Parts {
             && (sender.thread.is_finished()
                 || self.senders.len() >= SENDERS_MAX
                 // With the part that is opened next.
-                || self.waiting_bytes() + 2 * len > WAITING_BYTES_MAX)
+                || self.waiting_bytes() + 2 * len > shared.options.waiting_bytes)
         {
             self.collect()?;
         }

@@ -73,7 +73,10 @@ mod built {
     /// How objects are read, which this build does not.
     #[derive(Clone, Debug, Default)]
     #[non_exhaustive]
-    pub struct RemoteOptions {}
+    pub struct RemoteOptions {
+        /// Has no effect.
+        pub cache_bytes: usize,
+    }
 
     /// How objects are written, which this build does not.
     #[derive(Clone, Debug, Default)]
@@ -90,6 +93,12 @@ mod built {
         /// Has no effect.
         #[must_use]
         pub fn note(self, _: Option<String>) -> UploadOptions {
+            self
+        }
+
+        /// Has no effect.
+        #[must_use]
+        pub fn waiting_bytes(self, _: u64) -> UploadOptions {
             self
         }
     }

@@ -157,6 +157,11 @@ pub(crate) struct Copy {
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
 
+    /// Take at most this much memory, with fewer threads and smaller buffers if necessary; the
+    /// result does not depend on it. Fail before DST is written if the options need more
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) memory: Option<u64>,
+
     /// Print only errors, and properties that could not be preserved
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -358,6 +363,7 @@ impl Copy {
         let mut options = CopyOptions::default();
         options.overwrite = self.overwrite;
         options.parallel = self.threads.parallel();
+        options.memory_max = self.memory;
         if let Some(bytes) = self.max_content {
             options.limits.content_bytes_max = bytes;
         }

@@ -26,7 +26,7 @@ use tree::{Joined, KeptCount, OutputPath};
 
 use crate::bar::Bar;
 use crate::message::{self, tell};
-use crate::options::SourceArgs;
+use crate::options::{SourceArgs, bound_remote_cache};
 use crate::text;
 use args::refuse_what_does_not_apply;
 use destination::{is_there, refuse_before_reading};
@@ -38,6 +38,8 @@ pub(crate) use words::{CopyWords, of_unrestored};
 
 /// Lost items that are printed one by one before the rest is only counted.
 const NAMED_MAX: usize = 20;
+/// The part of --memory that keeps an object as the source.
+const REMOTE_SHARE: u64 = 4;
 /// The version of the JSON form.
 const VERSION: u32 = 1;
 
@@ -87,6 +89,9 @@ fn copy(args: &Copy, typed: &ArgMatches) -> Result<bool> {
         bail!("--json: standard output is DST");
     }
     refuse_what_does_not_apply(typed, format, args.layer())?;
+    if let Some(bytes) = args.memory {
+        bound_remote_cache(bytes / REMOTE_SHARE);
+    }
     let options = args.options(format)?;
     let address = Address::of(&args.src)?;
     if address.is_standard_input() && args.edits.takes_standard_input() {

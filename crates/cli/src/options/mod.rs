@@ -28,7 +28,9 @@ pub(crate) use image::{ImageArgs, epoch};
 pub(crate) use owner::{group, user};
 pub(crate) use quiet::{QuietArgs, SilentArgs};
 #[cfg(feature = "remote")]
-pub(crate) use remote::{RemoteArgs, read_objects};
+pub(crate) use remote::{RemoteArgs, bound_remote_cache, read_objects};
+#[cfg(not(feature = "remote"))]
+pub(crate) fn bound_remote_cache(_: u64) {}
 pub(crate) use rescue::RescueArgs;
 pub(crate) use source::{
     ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, image_at, only_one_is_standard_input,

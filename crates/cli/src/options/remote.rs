@@ -29,9 +29,22 @@ pub(crate) struct RemoteArgs {
 /// The options that the user wants.
 static WANTED: OnceLock<RemoteArgs> = OnceLock::new();
 
+/// The cache of an object has at most these bytes.
+static CACHE_MAX: OnceLock<u64> = OnceLock::new();
+
+/// Bounds the cache of each object, whatever the user wants.
+pub(crate) fn bound_remote_cache(bytes: u64) {
+    let _ = CACHE_MAX.set(bytes);
+}
+
 /// Sets the options for every command.
 pub(crate) fn read_objects(args: RemoteArgs) {
     let _ = WANTED.set(args);
+}
+
+fn cache_bytes(args: &RemoteArgs) -> u64 {
+    let max = CACHE_MAX.get().copied();
+    args.remote_cache.min(max.unwrap_or(u64::MAX))
 }
 
 /// The same for the library, with the environment and the clock.
@@ -44,7 +57,7 @@ pub(super) fn remote_options() -> RemoteOptions {
     let options = RemoteOptions::default().surroundings(Surroundings::new(variable, now));
     match WANTED.get() {
         Some(args) => options
-            .cache_bytes(usize::try_from(args.remote_cache).unwrap_or(usize::MAX))
+            .cache_bytes(usize::try_from(cache_bytes(args)).unwrap_or(usize::MAX))
             .insecure(args.insecure)
             .unguarded(args.unguarded),
         None => options,

@@ -7,7 +7,7 @@ use std::process::{self, Child, ChildStdin, Stdio};
 use std::thread;
 
 use sendstream::{Command, StreamWriter, Version};
-use testkit::{ImageLayout, TempDir, cases, layer};
+use testkit::{ImageLayout, Rng, TempDir, cases, layer};
 use tree::Time;
 
 use super::restow;
@@ -128,6 +128,67 @@ fn streams_of_any_size_are_read_in_little_memory() {
                 "{args:?}: {files} files of {bytes} bytes: {used}"
             );
         }
+    }
+}
+
+/// A copy with a bound on memory takes no more, and gives the same bytes; one that needs more is
+/// refused before it writes, and says how much it needs.
+#[test]
+fn a_copy_keeps_to_its_memory() {
+    // An unoptimised program, and the memory that the allocator keeps.
+    const SLACK: u64 = 8 << 20;
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("src")).unwrap();
+    for n in 0..cases(12) {
+        let mut content = Rng::new(n).bytes(1 << 20);
+        content[1 << 19..].fill(b'a');
+        fs::write(dir.join(format!("src/{n}")), content).unwrap();
+    }
+    let copy = |options: &str, to: &str| {
+        let line = format!("copy --json {options} src {to}");
+        let done = restow(line.split_whitespace())
+            .current_dir(dir.path())
+            .output();
+        let done = done.unwrap();
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        let peak = said.split("\"peak_memory_bytes\":").nth(1);
+        let digits = peak.and_then(|it| {
+            it.split(|c: char| !c.is_ascii_digit())
+                .find(|it| !it.is_empty())
+        });
+        let peak = digits.map(|it| it.parse::<u64>().unwrap());
+        let why = String::from_utf8_lossy(&done.stderr).into_owned();
+        (done.status.code(), peak.unwrap_or(0), why)
+    };
+    for (options, ending) in [
+        ("--block-size 1M --compress lz4", "squashfs"),
+        ("--compress zstd:1", "btrfs"),
+        ("--compress zstd:1", "tar.zst"),
+    ] {
+        let options = format!("-j 8 {options}");
+        let (whole, part) = (format!("whole.{ending}"), format!("part.{ending}"));
+        let (code, _, why) = copy(&options, &whole);
+        assert_eq!(code, Some(0), "{options}: {why}");
+        let (code, _, why) = copy(&format!("{options} --memory 1M"), &part);
+        assert!(
+            code == Some(2) && !dir.join(&part).exists(),
+            "{options}: {why}"
+        );
+        let needs = why
+            .split("needs ")
+            .nth(1)
+            .and_then(|it| it.split(' ').next());
+        let least: u64 = needs.unwrap().parse().unwrap();
+        for memory in [least, least + 24] {
+            let (code, peak, why) = copy(&format!("{options} --memory {memory}MiB"), &part);
+            assert_eq!(code, Some(0), "{options}: {why}");
+            let bound = (memory << 20) + SLACK;
+            assert!(peak <= bound, "{options} {ending}: {memory} MiB, {peak}");
+            let read = |name: &str| fs::read(dir.join(name)).unwrap();
+            assert!(read(&part) == read(&whole), "{options} {ending}");
+            fs::remove_file(dir.join(&part)).unwrap();
+        }
+        fs::remove_file(dir.join(&whole)).unwrap();
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn write(
         return parts::write(job, &source(), |equal, output| {
             let number = (number, equal);
             let made =
-                btrfs::create_part(inventory, &options, number, all.parallel, progress, output)?;
+                btrfs::create_part(inventory, &options, number, job.parallel, progress, output)?;
             Ok(made.image)
         });
     }
@@ -64,7 +64,7 @@ pub(super) fn write(
         outputs.push(opened.during(|| format!("create {}", text::of_host_path(path, "-")))?);
     }
     let mut made = if parts.is_empty() {
-        let made = btrfs::create_on_devices(inventory, &options, all.parallel, progress, &outputs);
+        let made = btrfs::create_on_devices(inventory, &options, job.parallel, progress, &outputs);
         job.name_error(made)?
     } else {
         parts::join(job, &parts, |parts| {
@@ -72,7 +72,7 @@ pub(super) fn write(
                 inventory,
                 &options,
                 parts,
-                all.parallel,
+                job.parallel,
                 progress,
                 &outputs[0],
             )

@@ -26,7 +26,7 @@ const LEVEL: u8 = 3;
 /// The source cannot be read, or has a file that the archive cannot hold, or the destination cannot
 /// be written.
 pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySummary> {
-    let (parallel, skips) = (job.options.parallel, job.options.skips());
+    let (parallel, skips) = (job.parallel, job.options.skips());
     let mut output = job.output()?;
     let fill = |out: &mut dyn Write| write_newc(&job.inventory, skips, parallel, progress, out);
     let written = if job.format == Format::CpioZst {

@@ -45,7 +45,7 @@ pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySu
         owners: all.owners,
         sync: all.sync,
         skip_unreadable: all.skips(),
-        parallel: all.parallel,
+        parallel: job.parallel,
     };
     let extracted = match extract(inventory, dst, &options, progress) {
         Err(error @ tree::Error::File { verb: "read", .. }) => {

@@ -52,7 +52,7 @@ pub(super) fn add(
             .epoch(all.epoch)
             .verify(all.verify);
         let inventory = Inventory::of(&*tree, &all.limits)?;
-        let made = erofs::create(&inventory, &options, all.parallel, &NoProgress, output)?;
+        let made = erofs::create(&inventory, &options, job.parallel, &NoProgress, output)?;
         Ok(made)
     };
     let made = add().during(|| job.on_dst("add an EROFS image to"))?;

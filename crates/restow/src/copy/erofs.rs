@@ -20,7 +20,7 @@ pub(super) fn write(
     let options = options(job, warn)?;
     let tree = job.tree_output()?;
     let mut output = job.output()?;
-    let parallel = job.options.parallel;
+    let parallel = job.parallel;
     let made = erofs::create(&job.inventory, &options, parallel, progress, &mut output);
     let bytes = |made: &ErofsSummary| made.image.image_bytes;
     let (made, verity) = job.finish_image(made, (output, tree), bytes)?;

@@ -53,7 +53,7 @@ pub(super) fn write(
             refuse!("files that cannot be read cannot be compared with those of --base")
         }
         Some((_, base)) => {
-            let part = LayerPart::of(&*base.tree, inventory, all.parallel);
+            let part = LayerPart::of(&*base.tree, inventory, job.parallel);
             let of_base = |error| Error::from(error).during("read the tree of --base");
             let of_source = |error| job.source.name_error(error);
             Some(part.map_err(|error| of_pair(error, [&of_base, &of_source]))?)
@@ -124,7 +124,7 @@ fn write_archive(
                 inventory,
                 removed,
                 all.skips(),
-                all.parallel,
+                job.parallel,
                 progress,
                 &mut out,
             )?;
@@ -138,7 +138,7 @@ fn write_archive(
             }
             Some(wrapper) => {
                 let level = all.level;
-                Packing { wrapper, level }.write(all.parallel, out, fill)?
+                Packing { wrapper, level }.write(job.parallel, out, fill)?
             }
         };
         let layer = NewLayer {
@@ -177,7 +177,7 @@ impl<'a> LayerPlan<'a> {
 
     fn write(&self, writer: &mut LayoutWriter, progress: &dyn Progress) -> Result<CopySummary> {
         let job = &self.job;
-        let (parallel, spool_dir) = (job.options.parallel, &job.options.spool_dir);
+        let (parallel, spool_dir) = (job.parallel, &job.options.spool_dir);
         match &self.options {
             LayerOptions::Squashfs(options) => {
                 // The names of stacker, whose programs mount such layers.

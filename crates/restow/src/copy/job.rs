@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use tree::edit::{Edited, Edits, PackingChoice, Selection};
 use tree::rescue::{Loss, Rescue};
-use tree::{FileId, FileKind, FileSystem, Inventory, Output};
+use tree::{FileId, FileKind, FileSystem, Inventory, Output, Parallel};
 
 use super::format::{Format, is_stream};
-use super::options::CopyOptions;
+use super::options::{CopyOptions, UPLOAD_BYTES_MAX};
 use super::summary::{CopyLoss, LossReason};
 use crate::error::{During, refuse};
 use crate::verity::add_tree;
@@ -30,6 +30,10 @@ pub struct CopyJob<'a> {
     pub(super) dst: &'a Path,
     pub(super) format: Format,
     pub(super) options: &'a CopyOptions,
+    /// The threads that work, within the bound on memory.
+    pub(super) parallel: Parallel,
+    /// The bytes of an object that wait at most.
+    pub(super) upload_bytes_max: u64,
     /// Creates the output.
     create: &'a (dyn Fn() -> tree::Result<Output> + Sync),
     /// How many other names has the file that the output replaces.
@@ -115,7 +119,7 @@ impl<'a> CopyJob<'a> {
             let path = source.path_name(path);
             return Err(Error::refused(format!("{path} does not exist")).into());
         }
-        run(&CopyJob {
+        let mut job = CopyJob {
             source,
             selections,
             edited: edited.as_ref(),
@@ -124,10 +128,14 @@ impl<'a> CopyJob<'a> {
             dst,
             format,
             options,
+            parallel: options.parallel,
+            upload_bytes_max: UPLOAD_BYTES_MAX,
             create,
             other_names,
             note: OnceLock::new(),
-        })
+        };
+        job.bound_memory()?;
+        run(&job)
     }
 
     /// The same job for other files of the tree, in another format.
@@ -188,6 +196,7 @@ impl<'a> CopyJob<'a> {
     pub(super) fn output(&self) -> Result<Output> {
         let created = if Address::is_written_object(self.dst) {
             let upload = self.options.upload.clone().note(self.note.get().cloned());
+            let upload = upload.waiting_bytes(self.upload_bytes_max);
             create_object(self.dst, &self.options.remote, &upload)
         } else {
             (self.create)()
@@ -232,12 +241,7 @@ impl<'a> CopyJob<'a> {
             .during(|| self.on_dst("write"))?;
         let add = |options| {
             let image = (self.format, image_bytes(&made));
-            let added = add_tree(
-                (&output, tree.as_ref()),
-                image,
-                options,
-                self.options.parallel,
-            );
+            let added = add_tree((&output, tree.as_ref()), image, options, self.parallel);
             added.during(|| self.on_dst("add a hash tree to"))
         };
         let verity = self.options.verity.as_ref().map(add).transpose()?;

@@ -9,6 +9,7 @@ mod format;
 mod image;
 mod job;
 mod layer;
+mod memory;
 mod note;
 mod options;
 mod packed;

@@ -17,6 +17,9 @@ use tree::{
 use super::format::Format;
 use crate::{Error, PartNumber, RemoteOptions, Result, UploadOptions, VerityOptions, text};
 
+/// Parts of an object that wait at most, where memory is not bounded.
+pub(super) const UPLOAD_BYTES_MAX: u64 = 56 << 20;
+
 /// How a tree is copied. Options for another format than that of the destination have no effect.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -30,6 +33,9 @@ pub struct CopyOptions {
     pub in_place: bool,
     /// The threads that encode and write.
     pub parallel: Parallel,
+    /// The most memory of the whole process, in bytes: fewer threads work, and less waits, or the
+    /// copy is refused before anything is written.
+    pub memory_max: Option<u64>,
     /// Limits on the source.
     pub limits: Limits,
     /// Skip files that cannot be read.
@@ -171,6 +177,7 @@ impl Default for CopyOptions {
             overwrite: false,
             in_place: false,
             parallel: Parallel::available(),
+            memory_max: None,
             limits: Limits::default(),
             skip_unreadable: false,
             keep_damaged: false,
@@ -215,6 +222,7 @@ setters!(CopyOptions {
     overwrite: bool,
     in_place: bool,
     parallel: Parallel,
+    memory_max: Option<u64>,
     limits: Limits,
     skip_unreadable: bool,
     keep_damaged: bool,

@@ -23,7 +23,7 @@ pub(super) fn write(
 ) -> Result<CopySummary> {
     parts::refuse_dependent(job.options)?;
     let options = options(job, warn)?;
-    let (inventory, parallel) = (&job.inventory, job.options.parallel);
+    let (inventory, parallel) = (&job.inventory, job.parallel);
     let source = || squashfs::part_source(inventory, &options);
     if let Some(number) = job.options.part {
         return parts::write(job, &source(), |equal, output| {

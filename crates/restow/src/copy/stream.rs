@@ -117,13 +117,7 @@ fn encoded(
     let (sent, converted) = thread::scope(|scope| {
         let sent =
             scope.spawn(move || write_to(inventory, options, Version::V2, progress, to_encode));
-        let converted = convert(
-            plain,
-            output,
-            &converting,
-            job.options.parallel,
-            &NoProgress,
-        );
+        let converted = convert(plain, output, &converting, job.parallel, &NoProgress);
         let sent = sent.join();
         (sent.unwrap_or(Err(tree::Error::Changed)), converted)
     });

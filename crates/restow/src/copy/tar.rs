@@ -14,7 +14,7 @@ use crate::Result;
 /// # Errors
 /// The source cannot be read, or the destination cannot be written.
 pub(super) fn write(job: &CopyJob<'_>, progress: &dyn Progress) -> Result<CopySummary> {
-    let (parallel, skips) = (job.options.parallel, job.options.skips());
+    let (parallel, skips) = (job.parallel, job.options.skips());
     let mut output = job.output()?;
     let fill =
         |out: &mut dyn Write| tree::tar::write(&job.inventory, skips, parallel, progress, out);

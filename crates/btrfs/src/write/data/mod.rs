@@ -32,10 +32,10 @@ use crate::options::Options;
 use crate::write::describe::FileDescriptions;
 use crate::write::devices::Devices;
 
-/// Number of jobs in flight per thread. Text at a high level takes a hundred times as long as
-/// noise, and results after a slow job have to wait.
-const JOBS_PER_THREAD: usize = 16;
-/// With more threads than this, each has four jobs in flight, of up to 128 KiB each.
+/// More jobs are in flight than usual, of up to 128 KiB each: text at a high level takes a hundred
+/// times as long as noise, and results after a slow job have to wait.
+const JOBS_FACTOR: usize = 4;
+/// As far as these are not exceeded.
 const JOBS_MAX: usize = 128;
 
 /// Encodes the content of all files that are not already left out, or takes it from parts, and
@@ -78,8 +78,8 @@ pub(crate) fn write<'a>(
 }
 
 fn in_flight(parallel: Parallel) -> Parallel {
-    let jobs = JOBS_MAX.min(JOBS_PER_THREAD * parallel.threads());
-    parallel.in_flight(jobs.max(4 * parallel.threads()))
+    let jobs = parallel.jobs_max();
+    parallel.in_flight(jobs.max(JOBS_MAX.min(JOBS_FACTOR * jobs)))
 }
 
 /// Encodes a share of the content of all files, and writes it to a part.
