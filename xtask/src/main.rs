@@ -24,6 +24,7 @@ mod fuzz;
 mod harness;
 mod history;
 mod kmod;
+mod machines;
 mod mutants;
 mod oldest;
 mod outcome;
@@ -115,6 +116,11 @@ const TASKS: &[(&str, Task, &str)] = &[
         "fleets",
         fleets::fleets,
         "objects and parts of images with stores and engines of other projects",
+    ),
+    (
+        "machines",
+        machines::machines,
+        "simulates one image of 1 TB made by up to 1,000 machines, the table of docs/fleets.md",
     ),
     (
         "campaign",
