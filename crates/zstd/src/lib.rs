@@ -112,5 +112,6 @@ pub use frame::skippable_frame_header;
 mod steps;
 #[cfg(feature = "steps")]
 pub use steps::{
-    COMPRESS_STEPS_WORKSPACE_SIZE, FrameStep, READ_STEPS_WORKSPACE_SIZE, compress_steps, read_steps,
+    COMPRESS_STEPS_WORKSPACE_SIZE, FrameStep, READ_STEPS_WORKSPACE_SIZE, compress_described,
+    compress_steps, read_described, read_steps,
 };

@@ -2,6 +2,8 @@
 
 use crate::bits::times_log;
 use crate::checked::CheckedSlice;
+#[cfg(feature = "decompress")]
+use crate::huffman::{CODE_BITS_MAX, WeightScratch, read_weights};
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
 use crate::sequences::sequences_least_bytes;
 use crate::workspace::{Cells, Scratch};
@@ -215,10 +217,7 @@ pub(crate) fn write_literals(
         4 => 2,
         _ => 3,
     };
-    let bits = [10, 10, 14, 18][format as usize];
-    let header = u64::from(kind | format << 2) | (n as u64) << 4 | (size as u64) << (4 + bits);
-    out.get_mut(..head)?
-        .copy_from_slice(&header.to_le_bytes()[..head]);
+    write_coded_header(out, kind, format, n, size)?;
     Some(LiteralsWritten {
         bytes: head + size,
         new_table: kind == COMPRESSED,
@@ -238,6 +237,73 @@ fn write_four(out: &mut [u8], literals: &[u8], table: &HuffmanEncoder<'_>) -> Op
         rest = rest.get_mut(bytes..)?;
     }
     Some(total)
+}
+
+/// Writes the header of Huffman-coded literals of `size` bytes. The number of its bytes, or `None`
+/// if a number does not fit in it.
+fn write_coded_header(
+    out: &mut [u8],
+    kind: u32,
+    format: u32,
+    n: usize,
+    size: usize,
+) -> Option<usize> {
+    let bits = [10, 10, 14, 18][format as usize & 3];
+    let bytes = (4 + 2 * bits) / 8;
+    let header = u64::from(kind | format << 2) | (n as u64) << 4 | (size as u64) << (4 + bits);
+    if n.max(size) >> bits != 0 {
+        return None;
+    }
+    out.get_mut(..bytes)?
+        .copy_from_slice(&header.to_le_bytes()[..bytes]);
+    Some(bytes)
+}
+
+/// Writes the section in the form, and with the table, that are taken from the beginning of
+/// `described`: a byte with the kind in the lowest two bits and the format above, then the
+/// description of a new table. `None` if it does not fit, or the table is not valid or lacks a
+/// symbol.
+///
+/// `counts` are those of the literals; the table stays as the section leaves it.
+#[cfg(feature = "decompress")]
+pub(crate) fn write_described_literals(
+    out: &mut [u8],
+    literals: &[u8],
+    counts: &[[u8; 4]; 256],
+    described: &mut &[u8],
+    table: &mut HuffmanEncoder<'_>,
+    scratch: &mut WeightScratch<'_>,
+) -> Option<usize> {
+    let form = u32::from(*described.split_off_first()?);
+    let (kind, format) = (form & 3, form >> 2 & 3);
+    if kind == RAW || kind == RLE {
+        let head = write_plain_header(out, kind, literals.len())?;
+        let stored = if kind == RAW { literals.len() } else { 1 };
+        let place = out.get_mut(head..head + stored)?;
+        place.copy_from_slice(literals.get(..stored)?);
+        return Some(head + stored);
+    }
+    let head = [3, 3, 4, 5][format as usize];
+    let mut size = 0;
+    if kind == COMPRESSED {
+        let found = read_weights(described, CODE_BITS_MAX, scratch).ok()?;
+        table.set_weights(scratch.weights.get(..found.symbols)?, found.log);
+        let description = described.split_off(..found.bytes)?;
+        let place = out.get_mut(head..head + found.bytes)?;
+        place.copy_from_slice(description);
+        size = found.bytes;
+    }
+    if !table.is_valid() {
+        return None;
+    }
+    table.cost(counts)?;
+    let room = out.get_mut(head + size..)?;
+    size += match format {
+        0 => table.write_stream(room, literals)?,
+        _ => write_four(room, literals, table)?,
+    };
+    write_coded_header(out, kind, format, literals.len(), size)?;
+    Some(head + size)
 }
 
 fn write_plain_header(out: &mut [u8], kind: u32, n: usize) -> Option<usize> {

@@ -239,6 +239,14 @@ impl<'t, 's> SequenceReader<'t, 's> {
             && self.match_length < 1 << MATCH_LENGTH_LOG_MAX
     }
 
+    /// Whether the next sequence gives its offset, not one of the last three.
+    #[cfg(feature = "compress")]
+    pub(crate) fn names_offset(&self) -> bool {
+        let state = self.offset & ((1 << OFFSET_LOG_MAX) - 1);
+        let cell = u64::from_le_bytes(self.cells[TableKind::OFFSETS.at + state]);
+        cell >> 56 >= 2
+    }
+
     /// The next sequence. Only for `left` above 0.
     #[inline(always)]
     pub(crate) fn read(&mut self) -> DecodedSequence {

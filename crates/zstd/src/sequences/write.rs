@@ -8,8 +8,10 @@ use super::{
 };
 use crate::checked::Checked;
 use crate::encode::streams::sequences::RunTables;
+#[cfg(feature = "decompress")]
+use crate::fse::read_distribution;
 use crate::fse::{
-    COST_ONE, FseEncoder, FseTable, SpreadCells, accuracy, cost_of_probabilities, costs, normalise,
+    COST_ONE, FseEncoder, SpreadCells, accuracy, cost_of_probabilities, costs, normalise,
     sum_of_costs, write_description,
 };
 use crate::workspace::{Carver, Cells, Scratch};
@@ -144,16 +146,13 @@ pub(crate) fn write_sequences(
     written.new_literal_lengths = ll_mode != Mode::Repeat;
     written.new_offsets = of_mode != Mode::Repeat;
     written.new_match_lengths = ml_mode != Mode::Repeat;
-    fn pick<'t>(
+    fn pick<'t, 'a>(
         new: bool,
-        next: &'t FseEncoder<'_>,
-        previous: &'t FseEncoder<'_>,
-    ) -> (&'t FseTable, u32) {
-        if new { next.table() } else { previous.table() }
+        next: &'t FseEncoder<'a>,
+        previous: &'t FseEncoder<'a>,
+    ) -> &'t FseEncoder<'a> {
+        if new { next } else { previous }
     }
-    let out = out.get_mut(at..)?;
-    let last = Sequence::from_bits(u64::from_ne_bytes(*reversed.first()?));
-    let memory = scratch.as_flattened_mut().first_chunk_mut()?;
     let lengths = pick(
         written.new_literal_lengths,
         &next.literal_lengths,
@@ -165,36 +164,110 @@ pub(crate) fn write_sequences(
         &next.match_lengths,
         &previous.match_lengths,
     );
+    let bytes = write_codes(
+        out.get_mut(at..)?,
+        reversed,
+        [lengths, offsets, matches],
+        [ll_largest, of_largest, ml_largest],
+        scratch,
+    )?;
+    written.bytes = at + bytes;
+    Some(written)
+}
+
+/// Writes the codes of the sequences with these tables, whose largest codes these are.
+fn write_codes(
+    out: &mut [u8],
+    reversed: &[[u8; 8]],
+    [lengths, offsets, matches]: [&FseEncoder<'_>; 3],
+    largest: [u32; 3],
+    scratch: &mut Scratch,
+) -> Option<usize> {
+    let last = Sequence::from_bits(u64::from_ne_bytes(*reversed.first()?));
+    let memory = scratch.as_flattened_mut().first_chunk_mut()?;
+    let [lengths, offsets, matches] = [lengths.table(), offsets.table(), matches.table()];
+    let codes = [
+        literal_length_code(last.literal_length()),
+        offset_code(last.offset_value()),
+        match_length_code(last.match_length_less_min()),
+    ];
     let (run, starts) = RunTables::new(
         memory,
         [
-            (
-                lengths.0,
-                lengths.1,
-                literal_length_code(last.literal_length()),
-                ll_largest,
-            ),
-            (
-                offsets.0,
-                offsets.1,
-                offset_code(last.offset_value()),
-                of_largest,
-            ),
-            (
-                matches.0,
-                matches.1,
-                match_length_code(last.match_length_less_min()),
-                ml_largest,
-            ),
+            (lengths.0, lengths.1, codes[0], largest[0]),
+            (offsets.0, offsets.1, codes[1], largest[1]),
+            (matches.0, matches.1, codes[2], largest[2]),
         ],
     )
     .ok()?;
     #[cfg(feature = "arch")]
-    let bytes = crate::arch::entropy::write_bits(out, reversed, run, starts)?;
+    return crate::arch::entropy::write_bits(out, reversed, run, starts);
     #[cfg(not(feature = "arch"))]
-    let bytes = crate::encode::streams::sequences::write_bits(out, reversed, run, starts)?;
-    written.bytes = at + bytes;
-    Some(written)
+    crate::encode::streams::sequences::write_bits(out, reversed, run, starts)
+}
+
+/// Writes the section with tables of the modes and descriptions that are taken from the beginning
+/// of `described`. `None` if it does not fit, or a table is not valid or lacks a code.
+///
+/// `counts` are those of the codes; the tables stay as the section leaves them.
+#[cfg(feature = "decompress")]
+pub(crate) fn write_described_sequences(
+    out: &mut [u8],
+    reversed: &[[u8; 8]],
+    counts: &[[u8; 4]; CODES],
+    described: &mut &[u8],
+    tables: &mut SequenceTables<'_>,
+    scratch: &mut Scratch,
+) -> Option<usize> {
+    let head = write_number(out, reversed.len())?;
+    if reversed.is_empty() {
+        return Some(head);
+    }
+    let modes = *described.split_off_first()?;
+    *out.get_mut(head)? = modes;
+    let mut at = head + 1;
+    let SequenceTables {
+        literal_lengths,
+        offsets,
+        match_lengths,
+    } = tables;
+    let kinds = [
+        (&LITERAL_LENGTHS, &mut *literal_lengths),
+        (&OFFSETS, &mut *offsets),
+        (&MATCH_LENGTHS, &mut *match_lengths),
+    ];
+    let mut largest = [0; 3];
+    for (i, ((kind, table), counts)) in kinds.into_iter().zip(counts.chunks(64)).enumerate() {
+        let cells = scratch.as_flattened_mut().first_chunk_mut()?;
+        let bytes = match modes >> (6 - 2 * i) & 3 {
+            0 => {
+                let built = table.build(kind.predefined, kind.predefined_log, cells);
+                built.ok().map(|()| 0)?
+            }
+            1 => {
+                table.build_single(usize::from(*described.first()?));
+                1
+            }
+            2 => {
+                let mut probabilities = [0_i16; 64];
+                let places = probabilities.get_mut(..MATCH_LENGTH_COUNTS.len())?;
+                let found = read_distribution(described, kind.log_max, places).ok()?;
+                let probabilities = probabilities.get(..found.symbols)?;
+                table.build(probabilities, found.log, cells).ok()?;
+                found.bytes
+            }
+            _ => table.is_valid().then_some(0)?,
+        };
+        let description = described.split_off(..bytes)?;
+        out.get_mut(at..at + bytes)?.copy_from_slice(description);
+        at += bytes;
+        let last = (0..counts.len()).rposition(|code| counts.at(code) != 0)?;
+        cost_of_table(counts.get(..=last)?, table)?;
+        largest[i] = last as u32;
+    }
+    let tables = [&*literal_lengths, &*offsets, &*match_lengths];
+    let bytes = write_codes(out.get_mut(at..)?, reversed, tables, largest, scratch)?;
+    Some(at + bytes)
 }
 
 /// Bytes that the section takes at least: the bits that follow the codes of offsets, whichever

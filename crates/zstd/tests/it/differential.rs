@@ -184,6 +184,48 @@ fn frames_of_c_decode_to_their_content() {
     }
 }
 
+/// The frame that is written from the steps and descriptions of another one.
+fn described_again(frame: &[u8], content: &[u8]) -> Result<Vec<u8>, zstd::Error> {
+    let (mut steps, mut descriptions) = (Vec::new(), Vec::new());
+    zstd::read_described(
+        frame,
+        &mut vec![0; zstd::READ_STEPS_WORKSPACE_SIZE],
+        &mut |step| steps.push(step),
+        &mut |bytes| descriptions.extend_from_slice(bytes),
+    )?;
+    let mut again = vec![0; frame.len()];
+    let len = zstd::compress_described(
+        &mut again,
+        content,
+        &descriptions,
+        &mut steps.iter().copied(),
+        &mut vec![0; zstd::COMPRESS_STEPS_WORKSPACE_SIZE],
+    )?;
+    again.truncate(len);
+    Ok(again)
+}
+
+#[test]
+fn frames_of_c_are_written_again_from_their_steps() {
+    let rng = &mut Rng::new(5);
+    let mut c = CCtx::create();
+    for case in 0..cases(1500) {
+        let len = match rng.below(4) {
+            0 => rng.index(500),
+            _ if rng.chance(8) => rng.index(300_000),
+            _ => rng.index(30_000),
+        };
+        let content = content(rng, len);
+        let frame = c_frame(rng, &mut c, &content, None, false);
+        let again = described_again(&frame, &content);
+        assert!(
+            again.as_ref() == Ok(&frame),
+            "case {case}: {:?}",
+            again.err()
+        );
+    }
+}
+
 #[test]
 fn unusual_frames_decode_as_in_c() {
     let rng = &mut Rng::new(2);
