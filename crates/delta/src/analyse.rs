@@ -28,6 +28,11 @@ const LEVELS: [i16; 22] = [
 /// the patch has the steps of a block that is like old ones.
 const STEPS_LEVEL_MIN: i16 = 5;
 
+/// From here on, a search takes ten times as long as the rest.
+const SLOW_LEVEL_MIN: i16 = 10;
+/// Shorter content is quick at all levels.
+const SLOW_CONTENT_BYTES_MIN: usize = 32 << 10;
+
 const GZIP_LEVELS: [i16; 11] = [9, 6, 1, 2, 3, 4, 5, 7, 10, 11, 12];
 const XZ_LEVELS: [i16; 12] = [
     6,
@@ -110,6 +115,10 @@ impl KnownEncoders {
             let Step::Encode { encoder, .. } = step else {
                 continue;
             };
+            if encoder.is_described() {
+                self.searches_left = self.searches_left.saturating_sub(1);
+                continue;
+            }
             self.searches_left = SEARCHES_MAX;
             let known = self.counts.iter().position(|(known, _)| known == encoder);
             if let Some(known) = known {
@@ -236,12 +245,23 @@ impl<'a> Analysis<'a> {
             let missing: Vec<Source> = near.filter(|it| !piece.sources.contains(it)).collect();
             piece.sources.extend(missing);
         }
-        let Some(encoder) = self.encoder(codec, &content, &piece.bytes, worker) else {
+        let encoder = self.encoder(codec, &content, &piece.bytes, worker);
+        let is_foreign = encoder.is_none();
+        if is_foreign && codec != BlockCodec::Zstd {
             piece.take_all();
             return Ok(());
-        };
-        piece.keys = keys(&found);
+        }
+        let encoder = encoder.unwrap_or(Encoder::described());
         let steps = self.steps(piece, &content, &found, &encoder, worker)?;
+        if is_foreign && steps.is_none() {
+            piece.take_all();
+            return Ok(());
+        }
+        piece.keys = keys(&found);
+        if steps.is_none() && piece.sources.is_empty() && is_slow(&encoder, content.len()) {
+            piece.steps = vec![Step::Take(0..piece.bytes.len())];
+            return Ok(());
+        }
         piece.steps = vec![Step::Encode {
             content,
             encoder,
@@ -287,7 +307,8 @@ impl<'a> Analysis<'a> {
         encoder: &Encoder,
         worker: &mut Worker,
     ) -> Result<Option<Vec<u8>>> {
-        if encoder.codec != BlockCodec::Zstd || encoder.level < STEPS_LEVEL_MIN {
+        let is_described = encoder.is_described();
+        if encoder.codec != BlockCodec::Zstd || !is_described && encoder.level < STEPS_LEVEL_MIN {
             return Ok(None);
         }
         let decoder = &mut worker.decoder;
@@ -302,21 +323,39 @@ impl<'a> Analysis<'a> {
             read.map_err(PatchError::Old)
         };
         let likely = &mut worker.likely;
-        if let Err(error) = likely.find(&frames, content.len() as u32, 0, read) {
+        if let Err(error) = likely.find(&frames, content, 0, read) {
             return match error {
                 PatchError::Old(error) => Err(error.into()),
                 _ => Ok(None),
             };
         }
-        let (mut steps, mut tables) = (Vec::new(), vec![0; zstd::READ_STEPS_WORKSPACE_SIZE]);
-        let read = zstd::read_steps(&piece.bytes, &mut tables, &mut |step| steps.push(step));
-        let emitted = emit_steps(&frames, likely, &steps);
-        if read.is_err() || emitted.len() > piece.bytes.len() / 2 {
+        let (mut steps, mut descriptions) = (Vec::new(), Vec::new());
+        let read = zstd::read_described(
+            &piece.bytes,
+            &mut vec![0; zstd::READ_STEPS_WORKSPACE_SIZE],
+            &mut |step| steps.push(step),
+            &mut |bytes| descriptions.extend_from_slice(bytes),
+        );
+        let descriptions = is_described.then_some(&descriptions[..]);
+        let emitted = emit_steps(content, &frames, descriptions, likely, &steps);
+        // Another way to make a block of ours is a search.
+        let longest = if is_described {
+            piece.bytes.len() / 4 * 3
+        } else {
+            piece.bytes.len() / 3
+        };
+        if read.is_err() || emitted.len() > longest {
             return Ok(None);
         }
-        let mut workspace = vec![0; zstd::COMPRESS_STEPS_WORKSPACE_SIZE];
-        let steps = &mut steps.iter().copied();
-        let len = encoder.encode_steps(&mut worker.encoded, content, steps, &mut workspace);
+        let room = Encoder::bound(content.len() as u32);
+        worker.encoded.resize(room.max(worker.encoded.len()), 0);
+        let len = encoder.encode_steps(
+            &mut worker.encoded,
+            content,
+            descriptions.unwrap_or_default(),
+            &mut steps.iter().copied(),
+            &mut vec![0; zstd::COMPRESS_STEPS_WORKSPACE_SIZE],
+        );
         Ok((len.is_some_and(|len| worker.encoded[..len] == *piece.bytes)).then_some(emitted))
     }
 
@@ -348,6 +387,17 @@ impl<'a> Analysis<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a search takes so long that content which is like nothing is sent as it is stored:
+/// such a level packs it as the patch would.
+fn is_slow(encoder: &Encoder, content_bytes: usize) -> bool {
+    let is_slow = match encoder.codec {
+        BlockCodec::Zstd => encoder.level >= SLOW_LEVEL_MIN,
+        BlockCodec::Xz => true,
+        BlockCodec::Gzip | BlockCodec::Lz4 => false,
+    };
+    is_slow && content_bytes >= SLOW_CONTENT_BYTES_MIN
 }
 
 fn keys(anchors: &[Anchor]) -> Vec<u32> {

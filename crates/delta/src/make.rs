@@ -351,7 +351,7 @@ impl Maker<'_> {
             if steps.is_some() && !self.accept(&encoder.with_steps(), len) {
                 *steps = None;
             }
-            if steps.is_none() && !self.accept(&encoder, len) {
+            if steps.is_none() && (encoder.is_described() || !self.accept(&encoder, len)) {
                 piece.take_all();
             }
         }

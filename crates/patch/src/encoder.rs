@@ -25,6 +25,9 @@ const PROBE_BYTES: usize = 64 << 10;
 const CHECKSUM: u8 = 1;
 /// In the variant of zstd: the patch has the steps of the blocks.
 const STEPS: u8 = 2;
+/// In the variant of zstd, beside [`STEPS`] alone and without a level: the patch has the
+/// descriptions of the frames, too.
+const DESCRIBED: u8 = 4;
 
 /// Added to a level of xz for its slower variant.
 pub const XZ_EXTREME: i16 = 16;
@@ -38,7 +41,8 @@ pub struct Encoder {
     /// encoder.
     pub level: i16,
     /// Of zstd, 1 if a checksum of the content ends the frame, plus 2 if the patch has the steps of
-    /// its blocks; of xz, the filter as [`crate::xz_settings`] has it; otherwise 0.
+    /// its blocks; or 6 if it has their descriptions, too; of xz, the filter as
+    /// [`crate::xz_settings`] has it; otherwise 0.
     pub variant: u8,
     /// Of zstd, the length of content for which the level's parameters are chosen; 0: its own.
     pub sized_bytes: u32,
@@ -70,6 +74,16 @@ impl Encoder {
         }
     }
 
+    /// The writer of frames of any other encoder, from their steps and descriptions.
+    pub fn described() -> Encoder {
+        Encoder::new(BlockCodec::Zstd, 0, STEPS | DESCRIBED)
+    }
+
+    /// Whether the patch has the descriptions of its blocks.
+    pub fn is_described(&self) -> bool {
+        self.codec == BlockCodec::Zstd && self.variant & DESCRIBED != 0
+    }
+
     /// Whether the patch has the steps of its blocks.
     pub fn has_steps(&self) -> bool {
         self.codec == BlockCodec::Zstd && self.variant & STEPS != 0
@@ -86,6 +100,9 @@ impl Encoder {
 
     /// Whether the codec has its level and variant.
     pub(crate) fn is_known(&self) -> bool {
+        if self.is_described() {
+            return (self.level, self.variant, self.sized_bytes) == (0, STEPS | DESCRIBED, 0);
+        }
         let level = i32::from(self.level);
         let (has_level, variant_max) = match self.codec {
             BlockCodec::Zstd => {
@@ -169,15 +186,19 @@ impl Encoder {
         encoder.compress_filtered(filter, dst, content)
     }
 
-    /// Encodes `content` from its steps, as [`Encoder::encode`]; `None`, too, if they are not those
-    /// of a frame of it.
+    /// Encodes `content` from its steps, as [`Encoder::encode`], and its descriptions if there are
+    /// some; `None`, too, if they are not those of a frame of it.
     pub fn encode_steps(
         &self,
         dst: &mut [u8],
         content: &[u8],
+        descriptions: &[u8],
         steps: &mut dyn Iterator<Item = FrameStep>,
         workspace: &mut [u8],
     ) -> Option<usize> {
+        if self.is_described() {
+            return zstd::compress_described(dst, content, descriptions, steps, workspace).ok();
+        }
         zstd::compress_steps(dst, content, &self.params(content.len()), steps, workspace).ok()
     }
 
@@ -190,8 +211,9 @@ impl Encoder {
         let mut workspace = vec![0; self.workspace_bytes(PROBE_BYTES as u32)];
         let mut frame = vec![0; Encoder::bound(PROBE_BYTES as u32)];
         let len = if self.has_steps() {
+            let described = probe_descriptions(&steps);
             let steps = &mut steps.iter().copied();
-            self.encode_steps(&mut frame, &content, steps, &mut workspace)
+            self.encode_steps(&mut frame, &content, &described, steps, &mut workspace)
         } else {
             self.encode(&mut frame, &content, &mut workspace)
         };
@@ -234,6 +256,15 @@ impl Encoder {
 #[cfg(feature = "encode")]
 const PROBE_BLOCK_BYTES: usize = 20_000;
 
+/// Descriptions of the frame of the probe: its header, literals as they are, predefined tables.
+#[cfg(feature = "encode")]
+fn probe_descriptions(steps: &[FrameStep]) -> Vec<u8> {
+    let mut bytes = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 1, 0];
+    let is_end = |it: &&FrameStep| matches!(it, FrameStep::BlockEnd { .. });
+    bytes.extend(steps.iter().filter(is_end).flat_map(|_| [0, 0]));
+    bytes
+}
+
 /// Bytes like those of programs and texts: words, repeated, with numbers between them; and their
 /// steps, which copy each word of three letters or more from its last place. They are part of the
 /// format.
@@ -270,6 +301,7 @@ fn probe() -> (Vec<u8>, Vec<FrameStep>) {
                 literals: (place - done) as u32,
                 length: length as u32,
                 offset: (place - last) as u32,
+                is_new: false,
             });
             done = content.len();
             if done - block >= PROBE_BLOCK_BYTES {

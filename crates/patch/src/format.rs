@@ -19,7 +19,7 @@ use crate::fields::{Fields, emit_signed};
 
 /// The first bytes: no text, and changed by a transfer as text.
 const MAGIC: [u8; 8] = *b"\x89RPATCH\n";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Bytes of memory that the buffers of a patch take at most, unless more are allowed: with the
 /// program itself, less than 16 MB.

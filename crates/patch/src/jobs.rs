@@ -360,8 +360,8 @@ impl JobMaker<'_> {
         steps: &[u8],
         memory: &mut JobMemory,
     ) -> Result<Option<usize>, PatchError> {
-        let content_bytes = u32::try_from(content.len()).unwrap_or(u32::MAX);
-        let (frames, steps) = parse_frames(steps, self.place).map_err(PatchError::Patch)?;
+        let parsed = parse_frames(steps, encoder.is_described(), self.place);
+        let (frames, descriptions, steps) = parsed.map_err(PatchError::Patch)?;
         let read = &mut |buffer: &mut [u8], at: u64| {
             let bytes = to_u64(buffer.len());
             let is_there = at
@@ -373,9 +373,10 @@ impl JobMaker<'_> {
             }
             self.files.read(buffer, at)
         };
-        (memory.likely).find(&frames, content_bytes, self.place, read)?;
-        let steps = &mut Steps::new(steps, &memory.likely, self.place);
-        Ok(encoder.encode_steps(buffer, content, steps, &mut memory.workspace))
+        (memory.likely).find(&frames, content, self.place, read)?;
+        let steps = &mut Steps::new(steps, content, &memory.likely, self.place);
+        let workspace = &mut memory.workspace;
+        Ok(encoder.encode_steps(buffer, content, descriptions, steps, workspace))
     }
 
     #[cfg(not(feature = "encode"))]

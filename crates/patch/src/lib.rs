@@ -10,6 +10,8 @@ mod fields;
 pub mod format;
 mod jobs;
 #[cfg(feature = "encode")]
+mod occurrences;
+#[cfg(feature = "encode")]
 pub mod steps;
 
 pub use apply::{Applied, ApplyOptions, Patch};

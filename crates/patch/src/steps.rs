@@ -10,11 +10,12 @@
     )
 )]
 
-use tree::{Result, to_u64, to_usize};
+use tree::{Error, Result, to_u64, to_usize};
 use zstd::FrameStep;
 
 use crate::error::{PatchError, damaged};
 use crate::fields::{Fields, emit_number};
+use crate::occurrences::{Occurrences, pass_offset};
 
 /// Frames whose matches are those of one block.
 pub const LIKE_FRAMES_MAX: usize = 8;
@@ -51,8 +52,11 @@ struct Likely {
     /// Where it begins in the content.
     at: u32,
     length: u32,
+    /// In the highest bit, whether it is given as a new one.
     offset: u32,
 }
+
+const NEW: u32 = 1 << 31;
 
 /// Reads bytes at an address.
 pub type ReadAddress<'a> = dyn FnMut(&mut [u8], u64) -> Result<(), PatchError> + 'a;
@@ -63,12 +67,14 @@ pub struct LikelyMatches {
     workspace: Vec<u8>,
     stored: Vec<u8>,
     matches: Vec<Likely>,
+    occurrences: Occurrences,
 }
 
 /// Bytes of memory that finding them takes for a block of this length.
 pub(crate) fn likely_bytes(content_bytes: u32) -> u64 {
-    let matches = to_u64(matches_max(content_bytes)).saturating_mul(12);
+    let matches = to_u64(matches_max(content_bytes)).saturating_mul(to_u64(size_of::<Likely>()));
     matches
+        .saturating_add(Occurrences::bytes(content_bytes.into()))
         .saturating_add(to_u64(like_bytes_max(content_bytes)))
         .saturating_add(to_u64(zstd::READ_STEPS_WORKSPACE_SIZE))
 }
@@ -79,23 +85,25 @@ pub fn like_bytes_max(content_bytes: u32) -> usize {
     zstd::compress_bound(to_usize(content))
 }
 
-/// No block has more matches, which have three bytes at least.
+/// Few blocks have more matches; what is left out is in the patch.
 fn matches_max(content_bytes: u32) -> usize {
-    to_usize(u64::from(content_bytes / 3))
+    to_usize(u64::from(content_bytes / 6))
 }
 
 impl LikelyMatches {
-    /// Finds them for a block of this length.
+    /// Finds them for a block of this content.
     ///
     /// # Errors
     /// A frame cannot be read, or is none; `place` is that of the part.
     pub fn find(
         &mut self,
         frames: &[LikeFrame],
-        content_bytes: u32,
+        content: &[u8],
         place: u64,
         read: &mut ReadAddress<'_>,
     ) -> Result<(), PatchError> {
+        let content_bytes = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        self.occurrences.link(content);
         let matches_max = matches_max(content_bytes);
         self.workspace.resize(zstd::READ_STEPS_WORKSPACE_SIZE, 0);
         let matches = &mut self.matches;
@@ -117,13 +125,18 @@ impl LikelyMatches {
                     literals,
                     length,
                     offset,
+                    is_new,
                 } => {
                     let at = end.saturating_add(literals.into());
                     end = at.saturating_add(length.into());
-                    if let Some(likely) = moved(&frame.stretches, at, length, offset)
+                    if let Some((at, offset)) = moved(&frame.stretches, at, length, offset)
                         && matches.len() < matches_max
                     {
-                        matches.push(likely);
+                        matches.push(Likely {
+                            at,
+                            length,
+                            offset: if is_new { offset | NEW } else { offset },
+                        });
                     }
                 }
                 FrameStep::BlockEnd { literals: bytes }
@@ -140,9 +153,9 @@ impl LikelyMatches {
     }
 }
 
-/// The match at the same content of the block: both the copy and the bytes that it copies lie in
-/// stretches.
-fn moved(stretches: &[Stretch], at: u64, length: u32, offset: u32) -> Option<Likely> {
+/// Where a match is at the same content of the block, and its offset there: both the copy and the
+/// bytes that it copies lie in stretches.
+fn moved(stretches: &[Stretch], at: u64, length: u32, offset: u32) -> Option<(u32, u32)> {
     let place = |at: u64| {
         let at = u32::try_from(at).ok()?;
         let end = at.checked_add(length)?;
@@ -153,37 +166,62 @@ fn moved(stretches: &[Stretch], at: u64, length: u32, offset: u32) -> Option<Lik
     let to = place(at)?;
     let source = place(at.checked_sub(offset.into())?)?;
     let offset = to.checked_sub(source).filter(|offset| *offset > 0)?;
-    let at = to;
-    Some(Likely { at, length, offset })
+    Some((to, offset))
 }
 
 /// How far the steps of a block are, and the likely matches behind that.
 struct Cursor<'a> {
-    likely: &'a [Likely],
+    content: &'a [u8],
+    likely: &'a LikelyMatches,
+    /// Likely matches that are passed.
+    passed: usize,
     at: u32,
+    /// The last offsets.
+    late: [u32; 3],
 }
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
+    fn new(content: &'a [u8], likely: &'a LikelyMatches) -> Cursor<'a> {
+        Cursor {
+            content,
+            likely,
+            passed: 0,
+            at: 0,
+            late: [0; 3],
+        }
+    }
+
     /// The next likely match.
     fn next(&mut self) -> Option<FrameStep> {
-        while let [first, rest @ ..] = self.likely
-            && first.at < self.at
-        {
-            self.likely = rest;
-        }
-        let next = self.likely.first()?;
+        let left = self.likely.matches.get(self.passed..)?;
+        let skipped = left.iter().take_while(|it| it.at < self.at).count();
+        self.passed = self.passed.saturating_add(skipped);
+        let next = self.likely.matches.get(self.passed)?;
         Some(FrameStep::Match {
             literals: next.at.saturating_sub(self.at),
             length: next.length,
-            offset: next.offset,
+            offset: next.offset & !NEW,
+            is_new: next.offset & NEW != 0,
         })
+    }
+
+    /// The offsets that a match may have behind these literals.
+    fn offsets(&self, literals: u32, length: u32) -> impl Iterator<Item = u32> {
+        let at = self.at.saturating_add(literals);
+        (self.likely.occurrences).offsets(self.content, self.late, at, length)
     }
 
     fn pass(&mut self, step: FrameStep) {
         let (first, second) = match step {
             FrameStep::Match {
-                literals, length, ..
-            } => (literals, length),
+                literals,
+                length,
+                offset,
+                ..
+            } => {
+                pass_offset(&mut self.late, offset);
+                (literals, length)
+            }
             FrameStep::BlockEnd { literals: bytes }
             | FrameStep::Raw { bytes }
             | FrameStep::Run { bytes } => (bytes, 0),
@@ -192,8 +230,29 @@ impl Cursor<'_> {
     }
 }
 
-/// Emits the frames, and the steps as differences from the likely matches.
-pub fn emit_steps(frames: &[LikeFrame], likely: &LikelyMatches, steps: &[FrameStep]) -> Vec<u8> {
+/// A match whose offset is the first of those that are possible.
+const NEAREST: u64 = 0;
+const BLOCK_END: u64 = 1;
+const RAW: u64 = 2;
+const RUN: u64 = 3;
+/// A match whose offset is one of those that are possible: its number follows.
+const NUMBERED: u64 = 4;
+/// A match whose offset follows.
+const OFFSET: u64 = 5;
+/// The same, and the frame gives it as a new one, though it is one of the last three.
+const NEW_OFFSET: u64 = 6;
+/// Likely matches, as they are.
+const LIKELY: u64 = 7;
+
+/// Emits the frames, the descriptions if the encoder wants them, and the steps as differences from
+/// the likely matches.
+pub fn emit_steps(
+    content: &[u8],
+    frames: &[LikeFrame],
+    descriptions: Option<&[u8]>,
+    likely: &LikelyMatches,
+    steps: &[FrameStep],
+) -> Vec<u8> {
     let mut bytes = Vec::new();
     emit_number(&mut bytes, to_u64(frames.len()));
     for frame in frames {
@@ -206,36 +265,66 @@ pub fn emit_steps(frames: &[LikeFrame], likely: &LikelyMatches, steps: &[FrameSt
             }
         }
     }
-    let mut cursor = Cursor {
-        likely: &likely.matches,
-        at: 0,
-    };
-    let mut same = 0;
+    if let Some(descriptions) = descriptions {
+        emit_number(&mut bytes, to_u64(descriptions.len()));
+        bytes.extend_from_slice(descriptions);
+    }
+    let mut cursor = Cursor::new(content, likely);
+    let mut same = 0u64;
     for step in steps {
         if cursor.next() == Some(*step) {
-            same = u64::saturating_add(same, 1);
-        } else {
-            emit_number(&mut bytes, same);
-            same = 0;
-            let (kind, number) = match *step {
-                FrameStep::Match { literals, .. } => (0, literals),
-                FrameStep::BlockEnd { literals } => (1, literals),
-                FrameStep::Raw { bytes } => (2, bytes),
-                FrameStep::Run { bytes } => (3, bytes),
-            };
-            emit_number(&mut bytes, u64::from(number) << 2 | kind);
-            if let FrameStep::Match { length, offset, .. } = *step {
-                emit_number(&mut bytes, length.into());
-                emit_number(&mut bytes, offset.into());
-            }
+            same = same.saturating_add(1);
+            cursor.pass(*step);
+            continue;
         }
+        if same > 0 {
+            emit_number(&mut bytes, same << 3 | LIKELY);
+            same = 0;
+        }
+        let (kind, first) = match *step {
+            FrameStep::BlockEnd { literals } => (BLOCK_END, literals),
+            FrameStep::Raw { bytes } => (RAW, bytes),
+            FrameStep::Run { bytes } => (RUN, bytes),
+            FrameStep::Match {
+                literals,
+                length,
+                offset,
+                is_new,
+            } => {
+                let place = cursor.offsets(literals, length).position(|it| it == offset);
+                let (kind, second) = match place {
+                    _ if is_new => (NEW_OFFSET, Some(offset.into())),
+                    Some(0) => (NEAREST, None),
+                    Some(place) => (NUMBERED, Some(to_u64(place))),
+                    None => (OFFSET, Some(offset.into())),
+                };
+                emit_number(&mut bytes, u64::from(literals) << 3 | kind);
+                emit_number(&mut bytes, length.into());
+                if let Some(second) = second {
+                    emit_number(&mut bytes, second);
+                }
+                cursor.pass(*step);
+                continue;
+            }
+        };
+        emit_number(&mut bytes, u64::from(first) << 3 | kind);
         cursor.pass(*step);
+    }
+    if same > 0 {
+        emit_number(&mut bytes, same << 3 | LIKELY);
     }
     bytes
 }
 
-/// Parses the bytes of [`emit_steps`]: the frames, and the bytes of the steps.
-pub(crate) fn parse_frames(bytes: &[u8], place: u64) -> Result<(Vec<LikeFrame>, &[u8])> {
+/// The frames, the descriptions, and the bytes of the steps.
+type ParsedSteps<'a> = (Vec<LikeFrame>, &'a [u8], &'a [u8]);
+
+/// Parses the bytes of [`emit_steps`].
+pub(crate) fn parse_frames(
+    bytes: &[u8],
+    is_described: bool,
+    place: u64,
+) -> Result<ParsedSteps<'_>> {
     let mut fields = Fields::still(bytes, place);
     let count = fields.number_to(to_u64(LIKE_FRAMES_MAX))?;
     let mut frames = Vec::new();
@@ -256,7 +345,15 @@ pub(crate) fn parse_frames(bytes: &[u8], place: u64) -> Result<(Vec<LikeFrame>, 
             stretches,
         });
     }
-    Ok((frames, fields.rest()))
+    if !is_described {
+        return Ok((frames, &[], fields.rest()));
+    }
+    let described = fields.number()?;
+    let Some((descriptions, steps)) = fields.rest().split_at_checked(to_usize(described)) else {
+        let what = "descriptions of the patch are longer than its steps";
+        return Err(Error::corrupt(what, place, described));
+    };
+    Ok((frames, descriptions, steps))
 }
 
 /// The steps of a block; they end early where their bytes are wrong.
@@ -265,44 +362,60 @@ pub(crate) struct Steps<'a> {
     cursor: Cursor<'a>,
     /// Likely matches that come next as they are.
     same: u64,
-    /// Whether a step of its own comes after those.
-    has_own: bool,
 }
 
 impl<'a> Steps<'a> {
-    pub(crate) fn new(bytes: &'a [u8], likely: &'a LikelyMatches, place: u64) -> Steps<'a> {
+    pub(crate) fn new(
+        bytes: &'a [u8],
+        content: &'a [u8],
+        likely: &'a LikelyMatches,
+        place: u64,
+    ) -> Steps<'a> {
         Steps {
             fields: Fields::still(bytes, place),
-            cursor: Cursor {
-                likely: &likely.matches,
-                at: 0,
-            },
+            cursor: Cursor::new(content, likely),
             same: 0,
-            has_own: false,
         }
     }
 
     fn step(&mut self) -> Option<FrameStep> {
-        if self.same == 0 && !self.has_own {
-            self.same = self.fields.number().ok()?;
-            self.has_own = true;
+        while self.same == 0 {
+            let number = self.fields.number().ok()?;
+            let (kind, first) = (number & 7, number >> 3);
+            if kind != LIKELY {
+                return self.own(kind, u32::try_from(first).ok()?);
+            }
+            self.same = first;
         }
-        if let Some(left) = self.same.checked_sub(1) {
-            self.same = left;
-            return self.cursor.next();
+        self.same = self.same.saturating_sub(1);
+        self.cursor.next()
+    }
+
+    /// A step that is no likely match.
+    fn own(&mut self, kind: u64, first: u32) -> Option<FrameStep> {
+        match kind {
+            BLOCK_END => return Some(FrameStep::BlockEnd { literals: first }),
+            RAW => return Some(FrameStep::Raw { bytes: first }),
+            RUN => return Some(FrameStep::Run { bytes: first }),
+            _ => {}
         }
-        self.has_own = false;
-        let number = self.fields.number().ok()?;
-        let first = u32::try_from(number >> 2).ok()?;
-        Some(match number & 3 {
-            0 => FrameStep::Match {
-                literals: first,
-                length: self.fields.number_u32().ok()?,
-                offset: self.fields.number_u32().ok()?,
-            },
-            1 => FrameStep::BlockEnd { literals: first },
-            2 => FrameStep::Raw { bytes: first },
-            _ => FrameStep::Run { bytes: first },
+        let length = self.fields.number_u32().ok()?;
+        let number = match kind {
+            NEAREST => 0,
+            _ => self.fields.number_u32().ok()?,
+        };
+        let offset = match kind {
+            OFFSET | NEW_OFFSET => number,
+            _ => {
+                let mut offsets = self.cursor.offsets(first, length);
+                offsets.nth(to_usize(u64::from(number)))?
+            }
+        };
+        Some(FrameStep::Match {
+            literals: first,
+            length,
+            offset,
+            is_new: kind == NEW_OFFSET,
         })
     }
 }
@@ -342,17 +455,17 @@ mod tests {
 
     /// The block that a list of steps makes of content.
     fn made(list: &[u8], old: &[u8], content: &[u8], encoder: &Encoder) -> Option<Vec<u8>> {
-        let (frames, list) = parse_frames(list, 0).ok()?;
+        let (frames, descriptions, list) = parse_frames(list, encoder.is_described(), 0).ok()?;
         let mut likely = LikelyMatches::default();
         let read = &mut |buffer: &mut [u8], at: u64| {
             let read = old.read_exact_at(buffer, at);
             read.map_err(PatchError::Old)
         };
-        likely.find(&frames, content.len() as u32, 0, read).ok()?;
+        likely.find(&frames, content, 0, read).ok()?;
         let mut workspace = vec![0; encoder.workspace_bytes(content.len() as u32)];
         let mut block = vec![0; Encoder::bound(content.len() as u32)];
-        let steps = &mut Steps::new(list, &likely, 0);
-        let len = encoder.encode_steps(&mut block, content, steps, &mut workspace)?;
+        let steps = &mut Steps::new(list, content, &likely, 0);
+        let len = encoder.encode_steps(&mut block, content, descriptions, steps, &mut workspace)?;
         block.truncate(len);
         Some(block)
     }
@@ -382,10 +495,10 @@ mod tests {
             let read = old.read_exact_at(buffer, at);
             read.map_err(PatchError::Old)
         };
-        likely.find(&frames, content.len() as u32, 0, read).unwrap();
+        likely.find(&frames, &content, 0, read).unwrap();
         let (mut steps, mut tables) = (Vec::new(), vec![0; zstd::READ_STEPS_WORKSPACE_SIZE]);
         zstd::read_steps(&new, &mut tables, &mut |step| steps.push(step)).unwrap();
-        let list = emit_steps(&frames, &likely, &steps);
+        let list = emit_steps(&content, &frames, None, &likely, &steps);
         assert!(list.len() < new.len() / 8, "{} {}", list.len(), new.len());
         let encoder = encoder.with_steps();
         assert!(made(&list, &old, &content, &encoder) == Some(new));

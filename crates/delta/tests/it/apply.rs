@@ -102,7 +102,7 @@ fn files_of_any_kind_are_made() {
 }
 
 #[test]
-fn blocks_of_another_encoder_are_sent() {
+fn blocks_of_another_encoder_are_made_from_their_matches() {
     let (old, new) = versions();
     let foreign = |content: &[u8]| {
         let mut params = zstd::Params::for_level(3, Some(131_072));
@@ -123,14 +123,21 @@ fn blocks_of_another_encoder_are_sent() {
     let (old, new, changed) = (foreign(&old), foreign(&new), foreign(&changed));
     let (patch, summary) = made(&old, &new, &options(2));
     assert!(applied(&old, &patch).unwrap() == new);
-    assert_eq!(summary.encoded_blocks, 0);
-    assert!(summary.foreign_blocks > 0 && summary.copied_bytes > 100_000);
-    // A block begins as the old one, until the change.
+    assert_eq!(summary.foreign_blocks, 0);
+    let stored = summary.encoded_bytes;
+    assert!(stored > 5 * patch.len() as u64 && summary.copied_bytes > 100_000);
     let (patch, summary) = made(&old, &changed, &options(2));
     assert!(applied(&old, &patch).unwrap() == changed);
-    let (foreign, sent) = (summary.foreign_bytes, summary.patch_bytes);
     assert!(
-        summary.foreign_blocks == 1 && sent < foreign / 2,
+        summary.encoded_blocks == 1 && summary.encoded_bytes > 10 * patch.len() as u64,
+        "{summary:?}"
+    );
+    // Those of other content are sent, after the same content as they are.
+    let other = foreign(&text(7, 300_000));
+    let (patch, summary) = made(&other, &new, &options(2));
+    assert!(applied(&other, &patch).unwrap() == new);
+    assert!(
+        summary.encoded_blocks == 0 && summary.foreign_blocks > 5,
         "{summary:?}"
     );
 }

@@ -4,19 +4,31 @@ use patch::{ApplyOptions, Destination, Patch, PatchFile};
 use testkit::{Rng, TempDir, cases};
 use tree::{NoProgress, Output, sha256};
 
-use super::{applied, applied_by, image, made, options, text};
+use super::{applied, applied_by, image_of, made, options, text, unusual};
 
 /// An old image, a new one and the patch, small enough for many mutants. It has the steps of blocks
-/// at level 9.
+/// at level 9, and their descriptions of [`unusual`] ones (level 0).
 fn sample(level: i32) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let old = text(1, 60_000);
     let mut new = old.clone();
     new.splice(20_000..20_100, text(3, 3000));
-    let (old, new) = (image(&old, 16_384, level), image(&new, 16_384, level));
+    let encode = &mut |block: &[u8]| match level {
+        0 => unusual(block),
+        level => zstd::compress_to_vec(block, level),
+    };
+    let (old, new) = (
+        image_of(&old, 16_384, encode),
+        image_of(&new, 16_384, encode),
+    );
     let (patch, summary) = made(&old, &new, &options(1));
     assert!(summary.encoded_blocks > 0 && summary.copied_bytes > 0);
     // The variant of the first encoder.
-    assert_eq!(patch[113] & 2 != 0, level == 9);
+    let variant = match level {
+        0 => 6,
+        9 => 2,
+        _ => 0,
+    };
+    assert_eq!(patch[113], variant, "{level}");
     (old, new, patch)
 }
 
@@ -41,10 +53,10 @@ fn with_right_digests(patch: &mut [u8]) {
 
 #[test]
 fn damaged_patches_make_the_new_file_or_nothing() {
-    let samples = [sample(3), sample(9)];
+    let samples = [sample(3), sample(9), sample(0)];
     let mut rng = Rng::new(cases(400));
     for number in 0..cases(400) {
-        let (old, new, patch) = &samples[number as usize / 2 % 2];
+        let (old, new, patch) = &samples[number as usize / 2 % 3];
         let mut mutant = patch.clone();
         for _ in 0..=rng.below(3) {
             let at = match rng.below(3) {
@@ -71,10 +83,10 @@ fn damaged_patches_make_the_new_file_or_nothing() {
 
 #[test]
 fn another_old_file_is_named() {
-    let samples = [sample(3), sample(9)];
+    let samples = [sample(3), sample(9), sample(0)];
     let mut rng = Rng::new(1);
     for number in 0..cases(200) {
-        let (old, new, patch) = &samples[number as usize % 2];
+        let (old, new, patch) = &samples[number as usize % 3];
         let mut other = old.clone();
         let at = rng.below(other.len() as u64) as usize;
         other[at] ^= 1 << rng.below(8);
@@ -97,7 +109,7 @@ fn another_old_file_is_named() {
 
 #[test]
 fn an_encoder_of_another_version_is_refused_first() {
-    for level in [3, 9] {
+    for level in [3, 9, 0] {
         let (old, _, mut patch) = sample(level);
         // The digest of the first encoder's probe.
         patch[112 + 12] ^= 1;

@@ -30,6 +30,49 @@ fn image(content: &[u8], block_bytes: usize, level: i32) -> Vec<u8> {
     })
 }
 
+/// A frame that no level gives: each tenth match of one at level 9 is left out.
+fn unusual(content: &[u8]) -> Vec<u8> {
+    let (frame, mut number, mut left) = (zstd::compress_to_vec(content, 9), 0, 0);
+    let mut steps = Vec::new();
+    let each = &mut |step| {
+        if let zstd::FrameStep::Match {
+            literals, length, ..
+        } = step
+        {
+            number += 1;
+            if number % 10 == 0 {
+                left += literals + length;
+                return;
+            }
+        }
+        steps.push(match step {
+            zstd::FrameStep::Match {
+                literals,
+                length,
+                offset,
+                is_new,
+            } => zstd::FrameStep::Match {
+                literals: literals + std::mem::take(&mut left),
+                length,
+                offset,
+                is_new,
+            },
+            zstd::FrameStep::BlockEnd { literals } => zstd::FrameStep::BlockEnd {
+                literals: literals + std::mem::take(&mut left),
+            },
+            step => step,
+        });
+    };
+    zstd::read_steps(&frame, &mut vec![0; zstd::READ_STEPS_WORKSPACE_SIZE], each).unwrap();
+    let params = zstd::Params::for_level(9, Some(content.len() as u64));
+    let mut frame = vec![0; zstd::compress_bound(content.len())];
+    let mut workspace = vec![0; zstd::COMPRESS_STEPS_WORKSPACE_SIZE];
+    let steps = &mut steps.into_iter();
+    let len = zstd::compress_steps(&mut frame, content, &params, steps, &mut workspace);
+    frame.truncate(len.unwrap());
+    frame
+}
+
 fn image_of(
     content: &[u8],
     block_bytes: usize,
