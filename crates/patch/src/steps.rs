@@ -85,7 +85,7 @@ pub fn like_bytes_max(content_bytes: u32) -> usize {
     zstd::compress_bound(to_usize(content))
 }
 
-/// Few blocks have more matches; what is left out is in the patch.
+/// Few blocks have more matches; the patch has those that are left out.
 fn matches_max(content_bytes: u32) -> usize {
     to_usize(u64::from(content_bytes / 6))
 }

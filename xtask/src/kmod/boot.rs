@@ -18,7 +18,7 @@ use crate::environment::root;
 use crate::outcome::Outcome;
 use crate::tools;
 
-/// Processor time that the machine may take, in seconds: several times what it needs.
+/// Processor time that the machine may take, in seconds: several times as much as it needs.
 const BOOT_SECONDS_MAX: u64 = 600;
 
 /// The levels that are compared with user space.

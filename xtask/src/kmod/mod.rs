@@ -59,7 +59,7 @@ pub(crate) fn kmod_exercise(report: &mut Report, arguments: &[String]) {
     report.step("kmod-exercise", || exercise(series(arguments)));
 }
 
-/// What comes of file systems on the modules that programs of fstests exercise.
+/// File systems on the modules, exercised by programs of fstests.
 pub(crate) fn exercise(series: Option<&str>) -> Outcome {
     booted(series, consumers::exercise)
 }

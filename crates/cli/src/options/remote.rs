@@ -32,7 +32,7 @@ static WANTED: OnceLock<RemoteArgs> = OnceLock::new();
 /// The cache of an object has at most these bytes.
 static CACHE_MAX: OnceLock<u64> = OnceLock::new();
 
-/// Bounds the cache of each object, whatever the user wants.
+/// Bounds the cache of each object, also where the option gives more.
 pub(crate) fn bound_remote_cache(bytes: u64) {
     let _ = CACHE_MAX.set(bytes);
 }

@@ -10,7 +10,7 @@ use crate::error::refuse;
 use crate::object::is_remote;
 use crate::{Address, Result};
 
-/// The program itself, its stacks, and what the allocator keeps.
+/// The program itself, its stacks, and the memory that the allocator keeps.
 const PROGRAM_BYTES: u64 = 12 << 20;
 /// Tables of the writer for a name, besides the list of files. Those of large trees go to a file.
 const NAME_BYTES: u64 = 100;

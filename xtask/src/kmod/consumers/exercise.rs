@@ -29,7 +29,7 @@ const MINUTES: u64 = 2;
 /// Bytes of the images that are written.
 const IMAGE_SIZE: u64 = 1 << 30;
 
-/// Programs of the host that look at what was written.
+/// Programs of the host that look at the file systems.
 const PROGRAMS: &[&str] = &["btrfs", "compsize", "f2fs_io"];
 
 /// Boots the kernel with the file systems, and lets them work.
@@ -120,8 +120,8 @@ fn disks(folder: &Path) -> Result<Vec<(&'static str, &'static str)>, String> {
     Ok(disks)
 }
 
-/// What the C tools say of the file systems afterwards, and whether Linux with its own zstd reads
-/// what was written with ours.
+/// The verdicts of the C tools on the file systems afterwards, and whether Linux with its own zstd
+/// reads the data of ours.
 fn judged(folder: &Path) -> Outcome {
     let mut outcome = Outcome::default();
     let script = "set -e; at=$(mktemp -d); mount -t btrfs -o ro,loop a.btrfs $at; \

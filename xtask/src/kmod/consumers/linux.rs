@@ -16,7 +16,7 @@ pub(super) struct Consumer {
     source: &'static str,
     /// Its makefile, if it needs one.
     kbuild: &'static str,
-    /// What is switched on, beside what the kernel has.
+    /// Options that are switched on, beside those of the kernel.
     options: &'static [&'static str],
     /// The first Linux in which it calls the codec.
     since: (u32, u32),
@@ -60,7 +60,7 @@ const EROFS: Consumer = Consumer {
     ..Consumer::new("erofs", "fs/erofs")
 };
 
-/// What is tried in every way.
+/// The parts that are tried on every kernel.
 pub(super) const ALL: &[Consumer] = &[
     XXHASH,
     ZSTD,

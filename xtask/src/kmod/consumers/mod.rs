@@ -26,7 +26,7 @@ pub(super) use exercise::exercise;
 use images::{DISKS, LEVELS, restow};
 use linux::{ALL, Consumer, parts};
 
-/// Processor time that a machine may take, in seconds: several times what it needs.
+/// Processor time that a machine may take, in seconds: several times as much as it needs.
 const BOOT_SECONDS_MAX: u64 = 3_600;
 
 /// The kernel's modules that are loaded, in that order, where the kernel has them as modules.
