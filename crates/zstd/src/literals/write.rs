@@ -2,7 +2,7 @@
 
 use crate::bits::times_log;
 use crate::checked::CheckedSlice;
-#[cfg(feature = "decompress")]
+#[cfg(feature = "steps")]
 use crate::huffman::{CODE_BITS_MAX, WeightScratch, read_weights};
 use crate::huffman::{HuffmanEncoder, HuffmanScratch};
 use crate::sequences::sequences_least_bytes;
@@ -265,7 +265,7 @@ fn write_coded_header(
 /// symbol.
 ///
 /// `counts` are those of the literals; the table stays as the section leaves it.
-#[cfg(feature = "decompress")]
+#[cfg(feature = "steps")]
 pub(crate) fn write_described_literals(
     out: &mut [u8],
     literals: &[u8],

@@ -240,7 +240,7 @@ impl<'t, 's> SequenceReader<'t, 's> {
     }
 
     /// Whether the next sequence gives its offset, not one of the last three.
-    #[cfg(feature = "compress")]
+    #[cfg(feature = "steps")]
     pub(crate) fn names_offset(&self) -> bool {
         let state = self.offset & ((1 << OFFSET_LOG_MAX) - 1);
         let cell = u64::from_le_bytes(self.cells[TableKind::OFFSETS.at + state]);

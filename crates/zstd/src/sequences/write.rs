@@ -8,7 +8,7 @@ use super::{
 };
 use crate::checked::Checked;
 use crate::encode::streams::sequences::RunTables;
-#[cfg(feature = "decompress")]
+#[cfg(feature = "steps")]
 use crate::fse::read_distribution;
 use crate::fse::{
     COST_ONE, FseEncoder, SpreadCells, accuracy, cost_of_probabilities, costs, normalise,
@@ -210,7 +210,7 @@ fn write_codes(
 /// of `described`. `None` if it does not fit, or a table is not valid or lacks a code.
 ///
 /// `counts` are those of the codes; the tables stay as the section leaves them.
-#[cfg(feature = "decompress")]
+#[cfg(feature = "steps")]
 pub(crate) fn write_described_sequences(
     out: &mut [u8],
     reversed: &[[u8; 8]],
