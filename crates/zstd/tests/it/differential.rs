@@ -185,6 +185,7 @@ fn frames_of_c_decode_to_their_content() {
 }
 
 /// The frame that is written from the steps and descriptions of another one.
+#[cfg(feature = "steps")]
 fn described_again(frame: &[u8], content: &[u8]) -> Result<Vec<u8>, zstd::Error> {
     let (mut steps, mut descriptions) = (Vec::new(), Vec::new());
     zstd::read_described(
@@ -206,6 +207,7 @@ fn described_again(frame: &[u8], content: &[u8]) -> Result<Vec<u8>, zstd::Error>
 }
 
 #[test]
+#[cfg(feature = "steps")]
 fn frames_of_c_are_written_again_from_their_steps() {
     let rng = &mut Rng::new(5);
     let mut c = CCtx::create();
