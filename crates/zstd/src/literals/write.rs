@@ -248,14 +248,13 @@ fn write_coded_header(
     n: usize,
     size: usize,
 ) -> Option<usize> {
-    let bits = [10, 10, 14, 18][format as usize & 3];
-    let bytes = (4 + 2 * bits) / 8;
+    let (bits, bytes) = [(10, 3), (10, 3), (14, 4), (18, 5)][format as usize & 3];
     let header = u64::from(kind | format << 2) | (n as u64) << 4 | (size as u64) << (4 + bits);
     if n.max(size) >> bits != 0 {
         return None;
     }
-    out.get_mut(..bytes)?
-        .copy_from_slice(&header.to_le_bytes()[..bytes]);
+    let header = header.to_le_bytes();
+    out.get_mut(..bytes)?.copy_from_slice(header.get(..bytes)?);
     Some(bytes)
 }
 
