@@ -237,6 +237,8 @@ impl<'a> Analysis<'a> {
             piece.take_all();
             return Ok(());
         };
+        let room = Encoder::bound(content_bytes);
+        worker.encoded.resize(room.max(worker.encoded.len()), 0);
         let found = anchors(&content);
         piece.sources = self.old.voted(&found, content.len(), &self.recent);
         if is_table(&piece.segment) {
@@ -286,13 +288,11 @@ impl<'a> Analysis<'a> {
             BlockCodec::Xz => xz_settings(stored)?.0,
             BlockCodec::Gzip | BlockCodec::Lz4 => 0,
         };
-        let room = Encoder::bound(content.len() as u32);
         self.known.candidates(codec, variant).find(|encoder| {
             let needed = encoder.workspace_bytes(content.len() as u32);
             if worker.encoding.len() < needed {
                 worker.encoding.resize(needed, 0);
             }
-            worker.encoded.resize(room.max(worker.encoded.len()), 0);
             let len = encoder.encode(&mut worker.encoded, content, &mut worker.encoding);
             len.is_some_and(|len| worker.encoded[..len] == *stored)
         })
@@ -347,8 +347,6 @@ impl<'a> Analysis<'a> {
         if read.is_err() || emitted.len() > longest {
             return Ok(None);
         }
-        let room = Encoder::bound(content.len() as u32);
-        worker.encoded.resize(room.max(worker.encoded.len()), 0);
         let len = encoder.encode_steps(
             &mut worker.encoded,
             content,

@@ -211,6 +211,35 @@ impl<'a> Cursor<'a> {
         (self.likely.occurrences).offsets(self.content, self.late, at, length)
     }
 
+    /// Emits a step that is no likely match.
+    fn emit_own(&self, bytes: &mut Vec<u8>, step: FrameStep) {
+        let mut emit = |kind: u64, first: u32| emit_number(bytes, u64::from(first) << 3 | kind);
+        match step {
+            FrameStep::BlockEnd { literals } => emit(BLOCK_END, literals),
+            FrameStep::Raw { bytes } => emit(RAW, bytes),
+            FrameStep::Run { bytes } => emit(RUN, bytes),
+            FrameStep::Match {
+                literals,
+                length,
+                offset,
+                is_new,
+            } => {
+                let place = self.offsets(literals, length).position(|it| it == offset);
+                let (kind, second) = match place {
+                    _ if is_new => (NEW_OFFSET, Some(offset.into())),
+                    Some(0) => (NEAREST, None),
+                    Some(place) => (NUMBERED, Some(to_u64(place))),
+                    None => (OFFSET, Some(offset.into())),
+                };
+                emit(kind, literals);
+                emit_number(bytes, length.into());
+                if let Some(second) = second {
+                    emit_number(bytes, second);
+                }
+            }
+        }
+    }
+
     fn pass(&mut self, step: FrameStep) {
         let (first, second) = match step {
             FrameStep::Match {
@@ -274,40 +303,13 @@ pub fn emit_steps(
     for step in steps {
         if cursor.next() == Some(*step) {
             same = same.saturating_add(1);
-            cursor.pass(*step);
-            continue;
-        }
-        if same > 0 {
-            emit_number(&mut bytes, same << 3 | LIKELY);
-            same = 0;
-        }
-        let (kind, first) = match *step {
-            FrameStep::BlockEnd { literals } => (BLOCK_END, literals),
-            FrameStep::Raw { bytes } => (RAW, bytes),
-            FrameStep::Run { bytes } => (RUN, bytes),
-            FrameStep::Match {
-                literals,
-                length,
-                offset,
-                is_new,
-            } => {
-                let place = cursor.offsets(literals, length).position(|it| it == offset);
-                let (kind, second) = match place {
-                    _ if is_new => (NEW_OFFSET, Some(offset.into())),
-                    Some(0) => (NEAREST, None),
-                    Some(place) => (NUMBERED, Some(to_u64(place))),
-                    None => (OFFSET, Some(offset.into())),
-                };
-                emit_number(&mut bytes, u64::from(literals) << 3 | kind);
-                emit_number(&mut bytes, length.into());
-                if let Some(second) = second {
-                    emit_number(&mut bytes, second);
-                }
-                cursor.pass(*step);
-                continue;
+        } else {
+            if same > 0 {
+                emit_number(&mut bytes, same << 3 | LIKELY);
+                same = 0;
             }
-        };
-        emit_number(&mut bytes, u64::from(first) << 3 | kind);
+            cursor.emit_own(&mut bytes, *step);
+        }
         cursor.pass(*step);
     }
     if same > 0 {

@@ -239,6 +239,9 @@ fn write_four(out: &mut [u8], literals: &[u8], table: &HuffmanEncoder<'_>) -> Op
     Some(total)
 }
 
+/// The bits of each number in the header of Huffman-coded literals, and its bytes, by size format.
+const CODED_HEADERS: [(u32, usize); 4] = [(10, 3), (10, 3), (14, 4), (18, 5)];
+
 /// Writes the header of Huffman-coded literals of `size` bytes. The number of its bytes, or `None`
 /// if a number does not fit in it.
 fn write_coded_header(
@@ -248,7 +251,7 @@ fn write_coded_header(
     n: usize,
     size: usize,
 ) -> Option<usize> {
-    let (bits, bytes) = [(10, 3), (10, 3), (14, 4), (18, 5)][format as usize & 3];
+    let (bits, bytes) = CODED_HEADERS[format as usize & 3];
     let header = u64::from(kind | format << 2) | (n as u64) << 4 | (size as u64) << (4 + bits);
     if n.max(size) >> bits != 0 {
         return None;
@@ -282,7 +285,7 @@ pub(crate) fn write_described_literals(
         place.copy_from_slice(literals.get(..stored)?);
         return Some(head + stored);
     }
-    let head = [3, 3, 4, 5][format as usize];
+    let (_, head) = CODED_HEADERS[format as usize & 3];
     let mut size = 0;
     if kind == COMPRESSED {
         let found = read_weights(described, CODE_BITS_MAX, scratch).ok()?;
