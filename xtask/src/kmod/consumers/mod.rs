@@ -95,10 +95,12 @@ fn booted(modules: &Modules, folder: &Path) -> Result<Outcome, String> {
         images::make(folder, &busybox, &here)?;
     }
     let archive = written(Initramfs::new(), &parts, modules, folder, "init-root")?;
-    // On arm64 one workspace may do for all levels, and none is freed.
-    let rounds: &[bool] = match arch {
-        Arch::Amd64 => &[false, true],
-        Arch::Arm64 => &[false],
+    // On arm64 one workspace may do for all levels, and none is freed. With the newest Linux each
+    // file system has its own, which unmounting frees; one of them does for all writes there.
+    let rounds: &[bool] = if arch == Arch::Arm64 || modules.kernel.is_installed {
+        &[false]
+    } else {
+        &[false, true]
     };
     for reclaims in rounds.iter().copied() {
         let mut machine = Machine::new(arch, image, &archive);
