@@ -120,6 +120,7 @@ impl LikelyMatches {
             self.stored.resize(bytes, 0);
             read(&mut self.stored, frame.at)?;
             let mut end = 0u64;
+            let is_ascending = is_ascending(&frame.stretches);
             let each = &mut |step| match step {
                 FrameStep::Match {
                     literals,
@@ -129,7 +130,8 @@ impl LikelyMatches {
                 } => {
                     let at = end.saturating_add(literals.into());
                     end = at.saturating_add(length.into());
-                    if let Some((at, offset)) = moved(&frame.stretches, at, length, offset)
+                    if let Some((at, offset)) =
+                        moved(&frame.stretches, is_ascending, at, length, offset)
                         && matches.len() < matches_max
                     {
                         matches.push(Likely {
@@ -153,14 +155,30 @@ impl LikelyMatches {
     }
 }
 
+/// Whether each stretch begins in its frame behind the end of the one before.
+fn is_ascending(stretches: &[Stretch]) -> bool {
+    stretches.is_sorted_by(|before, it| before.from.saturating_add(before.bytes) <= it.from)
+}
+
 /// Where a match is at the same content of the block, and its offset there: both the copy and the
 /// bytes that it copies lie in stretches.
-fn moved(stretches: &[Stretch], at: u64, length: u32, offset: u32) -> Option<(u32, u32)> {
+fn moved(
+    stretches: &[Stretch],
+    is_ascending: bool,
+    at: u64,
+    length: u32,
+    offset: u32,
+) -> Option<(u32, u32)> {
     let place = |at: u64| {
         let at = u32::try_from(at).ok()?;
         let end = at.checked_add(length)?;
         let holds = |it: &&Stretch| it.from <= at && end <= it.from.saturating_add(it.bytes);
-        let stretch = stretches.iter().find(holds)?;
+        let stretch = if is_ascending {
+            let begun = stretches.partition_point(|it| it.from <= at);
+            stretches.get(..begun)?.last().filter(holds)?
+        } else {
+            stretches.iter().find(holds)?
+        };
         at.checked_sub(stretch.from)?.checked_add(stretch.to)
     };
     let to = place(at)?;
@@ -470,6 +488,34 @@ mod tests {
         let len = encoder.encode_steps(&mut block, content, descriptions, steps, &mut workspace)?;
         block.truncate(len);
         Some(block)
+    }
+
+    #[test]
+    fn matches_are_in_the_first_stretch_that_holds_them() {
+        let stretch = |from, to, bytes| Stretch { from, to, bytes };
+        let mut state = 1u64;
+        let mut random = |limit: u32| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 40) as u32 % limit
+        };
+        let mut ascending = 0;
+        for _ in 0..2000 {
+            let count = random(4) + 1;
+            let stretches: Vec<_> = (0..count)
+                .map(|it| stretch(it * 50 + random(30), it * 60, random(30) + 10))
+                .collect();
+            let is_ascending = is_ascending(&stretches);
+            ascending += u32::from(is_ascending);
+            let (at, length, offset) = (random(200).into(), random(9) + 3, random(200) + 1);
+            let searched = moved(&stretches, false, at, length, offset);
+            assert_eq!(
+                moved(&stretches, is_ascending, at, length, offset),
+                searched
+            );
+        }
+        assert!((100..1900).contains(&ascending), "{ascending}");
     }
 
     #[test]
