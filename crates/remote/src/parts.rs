@@ -153,9 +153,14 @@ impl Parts {
             let left = bytes_of(number) - in_part as u64;
             let (now, later) = buf.split_at(buf.len().min(left as usize));
             let spare = &mut self.spare;
-            let part = self.open.entry(number).or_insert_with(|| WaitingPart {
-                bytes: spare.pop().unwrap_or_default(),
-                written: Vec::new(),
+            let part = self.open.entry(number).or_insert_with(|| {
+                // Doubling would leave up to the same again unused.
+                let mut bytes = spare.pop().unwrap_or_default();
+                bytes.reserve_exact(bytes_of(number) as usize);
+                WaitingPart {
+                    bytes,
+                    written: Vec::new(),
+                }
             });
             part.write(now, in_part);
             if part.is_full(bytes_of(number)) && !self.held.contains(&number) {
@@ -166,17 +171,29 @@ impl Parts {
         Ok(())
     }
 
-    /// Sends the part before all others that wait, if there are too many beside this one. Bytes
-    /// that were left out are zeros.
+    /// Sends the part before all others that wait, if there are too many beside this one, and waits
+    /// until there is memory for this one. Bytes that were left out are zeros.
     fn make_room(&mut self, shared: &Arc<StoreLink>, number: u32) -> io::Result<()> {
-        if self.open.contains_key(&number) || self.held.contains(&number) {
+        if self.open.contains_key(&number) {
             return Ok(());
         }
-        let mut waiting = self.open.keys().filter(|it| !self.held.contains(it));
-        match (waiting.next().copied(), waiting.count() + 1) {
-            (Some(first), OPEN_MAX..) => self.send_open(shared, first, bytes_of(first)),
-            _ => Ok(()),
+        if !self.held.contains(&number) {
+            let mut waiting = self.open.keys().filter(|it| !self.held.contains(it));
+            if let (Some(&first), OPEN_MAX..) = (waiting.next(), waiting.count() + 1) {
+                self.send_open(shared, first, bytes_of(first))?;
+            }
         }
+        self.wait_for(shared, bytes_of(number))
+    }
+
+    /// Waits for parts that are on their way, until there is memory for these bytes.
+    fn wait_for(&mut self, shared: &StoreLink, bytes: u64) -> io::Result<()> {
+        while !self.senders.is_empty()
+            && self.waiting_bytes() + bytes > shared.options.waiting_bytes
+        {
+            self.collect()?;
+        }
+        Ok(())
     }
 
     fn send_open(&mut self, shared: &Arc<StoreLink>, number: u32, bytes: u64) -> io::Result<()> {
@@ -189,13 +206,11 @@ impl Parts {
         let id = self.begun(shared)?;
         let len = bytes.len() as u64;
         while let Some(sender) = self.senders.front()
-            && (sender.thread.is_finished()
-                || self.senders.len() >= SENDERS_MAX
-                // With the part that is opened next.
-                || self.waiting_bytes() + 2 * len > shared.options.waiting_bytes)
+            && (sender.thread.is_finished() || self.senders.len() >= SENDERS_MAX)
         {
             self.collect()?;
         }
+        self.wait_for(shared, len)?;
         let (shared, found) = (Arc::clone(shared), self.found.remove(&number));
         let send = move || {
             let sent = shared.store.put_part(&id, number, &bytes, found.as_ref());

@@ -18,6 +18,7 @@ mod indexed;
 pub mod info;
 mod input;
 mod joined;
+mod memory;
 mod object;
 mod open_options;
 mod overlay;

@@ -11,9 +11,10 @@ use tree::rescue::{Loss, Rescue};
 use tree::{FileId, FileKind, FileSystem, Inventory, Output, Parallel};
 
 use super::format::{Format, is_stream};
-use super::options::{CopyOptions, UPLOAD_BYTES_MAX};
+use super::options::CopyOptions;
 use super::summary::{CopyLoss, LossReason};
 use crate::error::{During, refuse};
+use crate::memory::upload_bytes_max;
 use crate::verity::add_tree;
 use crate::{
     Address, Error, HashTree, ImageDestination, Profile, Result, SourceTree, create_object, text,
@@ -129,7 +130,7 @@ impl<'a> CopyJob<'a> {
             format,
             options,
             parallel: options.parallel,
-            upload_bytes_max: UPLOAD_BYTES_MAX,
+            upload_bytes_max: upload_bytes_max(format == Format::Btrfs),
             create,
             other_names,
             note: OnceLock::new(),

@@ -1,64 +1,26 @@
-//! The memory that a copy takes, and how many threads fit into a bound on it.
+//! The memory that a copy takes.
 
 use codec::{Packer, Settings, Wrapper};
-use tree::Parallel;
+use tree::FileKind;
 
 use super::format::Format;
 use super::job::CopyJob;
 use super::options::CopyOptions;
-use crate::error::refuse;
+use crate::memory::{MemoryModel, PROGRAM_BYTES, READ_AHEAD_BYTES, THREAD_BYTES};
 use crate::object::is_remote;
 use crate::{Address, Result};
 
-/// The program itself, its stacks, and the memory that the allocator keeps.
-const PROGRAM_BYTES: u64 = 12 << 20;
 /// Tables of the writer for a name, besides the list of files. Those of large trees go to a file.
 const NAME_BYTES: u64 = 100;
 /// Tables of a source that is no directory, for a name.
 const SOURCE_NAME_BYTES: u64 = 100;
-/// Blocks that are filled, compared and written, with one thread.
-const BLOCKS: u64 = 4;
-/// Blocks of a thread: its buffers, and those that are packed or wait for it.
-const THREAD_BLOCKS: u64 = 4;
-/// Blocks of a job in flight: the content, and the encoded bytes.
-const JOB_BLOCKS: u64 = 2;
-/// Decoders and caches of a thread.
-const THREAD_BYTES: u64 = 1 << 20;
-/// Ranges of an object that are on their way, besides the cache.
-const READ_AHEAD_BYTES: u64 = 16 << 20;
-/// Three parts of an object wait at least; those of btrfs need all.
-const UPLOAD_BYTES_MIN: u64 = 24 << 20;
-
-/// The memory of a copy without that of its jobs.
-struct MemoryModel {
-    fixed_bytes: u64,
-    thread_bytes: u64,
-    block_bytes: u64,
-    /// Jobs in flight for each one that is asked for.
-    jobs_factor: u64,
-}
-
-impl MemoryModel {
-    fn bytes(&self, parallel: Parallel) -> u64 {
-        let threads = parallel.threads() as u64;
-        let jobs = match threads {
-            1 => 1,
-            _ => parallel.jobs_max() as u64 * self.jobs_factor,
-        };
-        let blocks = BLOCKS + THREAD_BLOCKS * threads + JOB_BLOCKS * jobs;
-        self.fixed_bytes + self.thread_bytes * threads + self.block_bytes * blocks
-    }
-
-    /// The most threads up to those that are wanted, and then the most jobs, that fit.
-    fn fit(&self, wanted: Parallel, bytes_max: u64) -> Option<Parallel> {
-        let threads = (1..=wanted.threads()).rev();
-        let mut choices = threads.flat_map(|threads| {
-            let jobs = [wanted.jobs_max().min(4 * threads), 2 * threads];
-            jobs.map(|jobs| Parallel::new(threads).in_flight(jobs))
-        });
-        choices.find(|&parallel| self.bytes(parallel) <= bytes_max)
-    }
-}
+/// The largest file that btrfs may store inline, and the most bytes of one.
+const INLINE_SIZE_MAX: u64 = 4096;
+const INLINE_BYTES_MAX: u64 = 2048;
+/// Bytes of content for each byte of their checksums: CRC-32C of 4 KiB.
+const CHECKSUM_SHARE: u64 = 1024;
+/// What stays in memory of both, where the rest goes to a file.
+const SPOOLED_BYTES: u64 = 8 << 20;
 
 impl CopyJob<'_> {
     /// Chooses threads, jobs and the buffers of an upload within the bound on memory.
@@ -70,25 +32,35 @@ impl CopyJob<'_> {
             return Ok(());
         };
         let mut model = self.memory_model();
-        if Address::is_written_object(self.dst) {
-            let least = match self.format {
-                Format::Btrfs => self.upload_bytes_max,
-                _ => UPLOAD_BYTES_MIN,
-            };
-            let room = bytes_max.saturating_sub(model.bytes(Parallel::new(1)));
-            self.upload_bytes_max = self.upload_bytes_max.min(room.max(least));
-            model.fixed_bytes += self.upload_bytes_max;
+        let is_btrfs = self.format == Format::Btrfs;
+        let is_object = Address::is_written_object(self.dst);
+        model.fixed_bytes += self.tables_bytes(is_btrfs, is_object);
+        if is_object {
+            self.upload_bytes_max = model.add_upload(bytes_max, is_btrfs);
         }
-        match model.fit(self.parallel, bytes_max) {
-            Some(parallel) => self.parallel = parallel,
-            None => {
-                let least = model.bytes(Parallel::new(1)).div_ceil(1 << 20);
-                refuse!(
-                    "--memory: this copy needs {least} MiB with one thread; smaller blocks, a lower level or another codec need less"
-                )
-            }
-        }
+        let advice = "; smaller blocks, a lower level or another codec need less";
+        self.parallel = model.fit(self.parallel, bytes_max, ("copy", advice))?;
         Ok(())
+    }
+
+    /// The tables of an image that is sent, which are read back, and those of btrfs, which have the
+    /// content of inline files and all checksums: an object has no file for most of them beside it.
+    fn tables_bytes(&self, is_btrfs: bool, is_object: bool) -> u64 {
+        let inventory = &self.inventory;
+        let names = u64::from(inventory.entry_count()) * u64::from(is_object);
+        let tables = names.saturating_mul(NAME_BYTES);
+        if !is_btrfs {
+            return tables;
+        }
+        let sizes = inventory.files().map(|file| match inventory.kind(file) {
+            FileKind::Regular => inventory.size(file),
+            _ => 0,
+        });
+        let inline = sizes.filter(|&size| size <= INLINE_SIZE_MAX);
+        let inline = inline.map(|size| size.min(INLINE_BYTES_MAX)).sum::<u64>();
+        let bytes = inline + inventory.content_bytes() / CHECKSUM_SHARE;
+        let bytes_max = if is_object { u64::MAX } else { SPOOLED_BYTES };
+        tables + bytes.min(bytes_max)
     }
 
     fn memory_model(&self) -> MemoryModel {

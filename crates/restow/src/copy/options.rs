@@ -17,9 +17,6 @@ use tree::{
 use super::format::Format;
 use crate::{Error, PartNumber, RemoteOptions, Result, UploadOptions, VerityOptions, text};
 
-/// Parts of an object that wait at most, where memory is not bounded.
-pub(super) const UPLOAD_BYTES_MAX: u64 = 56 << 20;
-
 /// How a tree is copied. Options for another format than that of the destination have no effect.
 #[derive(Debug)]
 #[non_exhaustive]
