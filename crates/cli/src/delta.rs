@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Delta) -> Result<()> {
     } else if patch == Path::new("-") {
         bail!("the patch is a file, since its header is written last");
     } else {
-        create(patch, args.overwrite)?
+        create(patch, args.overwrite, None)?
     };
     let options = DeltaOptions::default()
         .memory_bytes(args.memory)

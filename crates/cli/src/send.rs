@@ -13,7 +13,7 @@ use tree::Progress;
 use tree::json::Object;
 
 use crate::bar::Bar;
-use crate::options::open_options;
+use crate::options::{REMOTE_SHARE, bound_remote_cache, bytes, open_options};
 use crate::stream::create;
 use crate::{message, text};
 
@@ -79,6 +79,11 @@ pub(crate) struct Send {
     #[arg(long)]
     compressed_data: bool,
 
+    /// Images: take at most this much memory, of which a file takes up to 200 bytes. Fail before
+    /// FILE is written if the subvolumes need more
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory: Option<u64>,
+
     /// Print how much was sent
     #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
@@ -105,6 +110,9 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     if args.json && output == Path::new("-") {
         bail!("--json: standard output is the stream; -f names a file for it");
     }
+    if let Some(bytes) = args.memory {
+        bound_remote_cache(bytes / REMOTE_SHARE);
+    }
     let mut request = SendRequest::of(&args.subvolumes);
     request.parent.clone_from(&args.parent);
     request.clone_sources.clone_from(&args.clone_sources);
@@ -114,8 +122,12 @@ pub(crate) fn run(args: &Send) -> Result<()> {
     request.no_data = args.no_data;
     request.version = args.proto;
     request.compressed_data = args.compressed_data;
+    let waiting_bytes = match args.memory {
+        Some(bytes) => Some(request.bound_memory(bytes, output)?),
+        None => None,
+    };
     let sender = Sender::open(request)?;
-    let create = || create(output, true);
+    let create = || create(output, true, waiting_bytes);
     let mut target = match &args.resume_from {
         Some(part) => ResumedOutput::rest(part, output, create)?,
         None => ResumedOutput::whole(create()?),

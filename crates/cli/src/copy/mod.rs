@@ -26,7 +26,7 @@ use tree::{Joined, KeptCount, OutputPath};
 
 use crate::bar::Bar;
 use crate::message::{self, tell};
-use crate::options::{SourceArgs, bound_remote_cache};
+use crate::options::{REMOTE_SHARE, SourceArgs, bound_remote_cache};
 use crate::text;
 use args::refuse_what_does_not_apply;
 use destination::{is_there, refuse_before_reading};
@@ -38,8 +38,6 @@ pub(crate) use words::{CopyWords, of_unrestored};
 
 /// Lost items that are printed one by one before the rest is only counted.
 const NAMED_MAX: usize = 20;
-/// The part of --memory that keeps an object as the source.
-const REMOTE_SHARE: u64 = 4;
 /// The version of the JSON form.
 const VERSION: u32 = 1;
 
@@ -534,7 +532,7 @@ fn kept_in_words(kept: KeptCount) -> String {
 }
 
 /// The peak memory use of this process, as the kernel reports it.
-fn peak_memory() -> Option<u64> {
+pub(crate) fn peak_memory() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status
         .lines()

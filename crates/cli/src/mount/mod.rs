@@ -23,14 +23,22 @@ use self::attach::Attached;
 use self::background::MountProcess;
 use self::options::MountOptions;
 use self::session::Serving;
+use crate::copy::peak_memory;
 use crate::message;
-use crate::options::{QuietArgs, SourceArgs};
+use crate::options::{QuietArgs, REMOTE_SHARE, SourceArgs, bound_remote_cache, bytes};
 use crate::text;
 
 pub(crate) use attach::unmount;
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
+
+/// Listings that are kept, and places of files.
+const SERVER_BYTES: u64 = 20 << 20;
+/// A request, its answer, decoders and blocks.
+const THREAD_BYTES: u64 = 4 << 20;
+/// A cache with a few of the largest blocks.
+const CACHE_BYTES_MIN: u64 = 4 << 20;
 
 /// The name that mount(8) looks for to mount a `fuse.restow`.
 const MOUNT_PROGRAM: &str = "mount.fuse.restow";
@@ -74,6 +82,10 @@ pub(crate) struct Mount {
     /// Serve requests one after another
     #[arg(short, long)]
     single_thread: bool,
+
+    /// Take at most this much memory, with a smaller cache and fewer threads if necessary
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory: Option<u64>,
 
     #[command(flatten)]
     quiet: QuietArgs,
@@ -202,6 +214,9 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
     if !point.is_dir() {
         bail!("{} is not a directory", name());
     }
+    if let Some(bytes) = args.memory {
+        bound_remote_cache(bytes / REMOTE_SHARE);
+    }
     let source_args = options.source_args(&args.source)?;
     let source = source_args.open(&address, false)?;
     let is_read = |path: &&PathBuf| source.container_image().is_none() && path.is_dir();
@@ -219,20 +234,24 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
         Some(path) => Some(directory(&source, path)?),
         None => None,
     };
-    if let Some(image) = source.squashfs() {
-        image.keep_decoded(options.cache_bytes);
-    }
-    if let Some(image) = source.erofs() {
-        image.keep_decoded(options.cache_bytes);
-    }
-    if let Some(subvolume) = source.subvolume() {
-        subvolume.btrfs().keep_decoded(options.cache_bytes);
-    }
     let threads = if args.single_thread {
         1
     } else {
         options.max_threads.unwrap_or_else(session::usual_threads)
     };
+    let (threads, cache_bytes) = match args.memory {
+        Some(bytes) => bounded(bytes, threads, options.cache_bytes)?,
+        None => (threads, options.cache_bytes),
+    };
+    if let Some(image) = source.squashfs() {
+        image.keep_decoded(cache_bytes);
+    }
+    if let Some(image) = source.erofs() {
+        image.keep_decoded(cache_bytes);
+    }
+    if let Some(subvolume) = source.subvolume() {
+        subvolume.btrfs().keep_decoded(cache_bytes);
+    }
     let server = server(
         args,
         options,
@@ -262,6 +281,22 @@ fn mount(args: &Mount, options: &MountOptions, is_second: bool) -> Result<()> {
             answers(args, std::process::id())
         }
     })
+}
+
+/// The threads and the bytes of the cache within a bound on memory, once the source is open.
+///
+/// # Errors
+/// One thread needs more.
+fn bounded(bytes_max: u64, threads: usize, cache_bytes: usize) -> Result<(usize, usize)> {
+    let fixed = peak_memory().unwrap_or(0) + SERVER_BYTES;
+    let room = bytes_max.saturating_sub(fixed + CACHE_BYTES_MIN);
+    let threads = threads.min(usize::try_from(room / THREAD_BYTES)?);
+    if threads == 0 {
+        let least = (fixed + CACHE_BYTES_MIN + THREAD_BYTES).div_ceil(1 << 20);
+        bail!("--memory: this mount needs {least} MiB with one thread");
+    }
+    let room = bytes_max - fixed - threads as u64 * THREAD_BYTES;
+    Ok((threads, cache_bytes.min(usize::try_from(room)?)))
 }
 
 /// The directory at a path in the tree.

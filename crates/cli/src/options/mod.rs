@@ -31,6 +31,8 @@ pub(crate) use quiet::{QuietArgs, SilentArgs};
 pub(crate) use remote::{RemoteArgs, bound_remote_cache, read_objects};
 #[cfg(not(feature = "remote"))]
 pub(crate) fn bound_remote_cache(_: u64) {}
+/// The part of --memory that keeps an object as the source.
+pub(crate) const REMOTE_SHARE: u64 = 4;
 pub(crate) use rescue::RescueArgs;
 pub(crate) use source::{
     ImageFileArgs, SOURCE_HELP, SOURCE_LONG_HELP, SourceArgs, image_at, only_one_is_standard_input,

@@ -8,12 +8,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use codec::Settings;
 use restow::Version;
-use restow::stream::{ConvertOptions, Converted, Recode};
+use restow::stream::{ConvertOptions, Converted, Recode, bound_convert};
 use tree::json::Object;
 
 use super::input::{create, name, open, output_name};
 use crate::bar::Bar;
-use crate::options::{ThreadArgs, bytes};
+use crate::options::{REMOTE_SHARE, ThreadArgs, bound_remote_cache, bytes, open_options};
 use crate::{message, text};
 
 /// The version of the JSON form.
@@ -85,6 +85,11 @@ pub(crate) struct Convert {
     #[arg(long)]
     json: bool,
 
+    /// Take at most this much memory, with fewer threads and smaller buffers if necessary. Fail
+    /// before DST is written if the options need more
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory: Option<u64>,
+
     #[command(flatten)]
     threads: ThreadArgs,
 }
@@ -107,8 +112,9 @@ pub(crate) fn run(args: &Convert) -> Result<bool> {
     if args.json && args.dst == Path::new("-") {
         bail!("--json: standard output is the stream; name a file for it");
     }
-    let bar = Bar::new("converted", args.quiet);
-    let input = open(&args.src, &bar)?.into_reader();
+    if let Some(bytes) = args.memory {
+        bound_remote_cache(bytes / REMOTE_SHARE);
+    }
     let options = ConvertOptions::default()
         .version(args.proto)
         .recode(match (args.compress, args.decompress) {
@@ -121,8 +127,15 @@ pub(crate) fn run(args: &Convert) -> Result<bool> {
         .drops_verity(args.drop.contains(&Dropped::Verity))
         .trusts_holes(args.trust_holes)
         .zeros_bytes_max(args.max_zeros);
-    let mut output = create(&args.dst, args.overwrite)?;
-    let parallel = args.threads.parallel();
+    let (mut parallel, mut waiting_bytes) = (args.threads.parallel(), None);
+    if let Some(bytes) = args.memory {
+        let (paths, remote) = ((&*args.src, &*args.dst), open_options().remote);
+        let bound = bound_convert(bytes, paths, &options, &remote, parallel)?;
+        (parallel, waiting_bytes) = (bound.0, Some(bound.1));
+    }
+    let bar = Bar::new("converted", args.quiet);
+    let input = open(&args.src, &bar)?.into_reader();
+    let mut output = create(&args.dst, args.overwrite, waiting_bytes)?;
     let converted = restow::stream::convert(input, &mut output, &options, parallel, &bar);
     bar.finish();
     let converted = converted.with_context(|| format!("convert {}", name(&args.src)))?;

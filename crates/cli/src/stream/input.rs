@@ -60,11 +60,11 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// Creates the file with this name; `-` is standard output.
+/// Creates the file with this name; `-` is standard output. Of an object, these bytes wait at most.
 ///
 /// # Errors
 /// It exists and may not be replaced, cannot be created, or standard output is a terminal.
-pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Output> {
+pub(crate) fn create(path: &Path, overwrite: bool, waiting_bytes: Option<u64>) -> Result<Output> {
     if path == Path::new("-") {
         if io::stdout().is_terminal() {
             bail!("standard output is a terminal; name a file, or pipe it into a program");
@@ -73,7 +73,10 @@ pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Output> {
         return Ok(Output::stream(File::from(stdout)));
     }
     let created = if Address::is_written_object(path) {
-        let upload = UploadOptions::default().overwrite(overwrite);
+        let mut upload = UploadOptions::default().overwrite(overwrite);
+        if let Some(bytes) = waiting_bytes {
+            upload = upload.waiting_bytes(bytes);
+        }
         create_object(path, &open_options().remote, &upload)
     } else {
         Address::refuse_remote_destination(path)?;

@@ -41,7 +41,7 @@ pub(crate) struct Undump {
 /// A line is wrong, or something cannot be read or written.
 pub(crate) fn run(args: &Undump) -> Result<()> {
     let input = open(&args.file, &Bar::hidden())?.into_reader();
-    let mut output = create(&args.dst, args.overwrite)?;
+    let mut output = create(&args.dst, args.overwrite, None)?;
     let mut buffered = BufWriter::with_capacity(256 << 10, &mut output);
     let built = restow::stream::json::build(BufReader::new(input), &mut buffered);
     built.with_context(|| format!("build a stream from {}", name(&args.file)))?;

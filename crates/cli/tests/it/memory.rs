@@ -131,6 +131,43 @@ fn streams_of_any_size_are_read_in_little_memory() {
     }
 }
 
+/// Data that becomes much larger when it is decoded is in flight in small amounts, and a bound on
+/// memory is kept.
+#[test]
+fn a_conversion_keeps_to_its_memory() {
+    let (dir, count) = (TempDir::new(), cases(2000));
+    let (plain, packed) = (dir.join("plain"), dir.join("packed"));
+    let mut writer = write_files(
+        BufWriter::new(File::create(&plain).unwrap()),
+        count,
+        128 << 10,
+    );
+    writer.command(&Command::End).unwrap();
+    writer.into_inner().flush().unwrap();
+    let convert = |line: &str, files: [&Path; 2]| {
+        let mut command = restow(["stream", "convert", "-q"]);
+        command.args(line.split_whitespace()).args(files);
+        command
+    };
+    let encode = convert("--compress zstd:1", [&plain, &packed]).status();
+    assert!(encode.unwrap().success());
+    let nowhere = Path::new("/dev/null");
+    let decode = |memory: &str| {
+        let line = format!("-j 8 --decompress {memory}");
+        convert(&line, [&packed, nowhere])
+    };
+    let used = peak_to_the_end(&mut decode(""));
+    assert!(used <= 32 << 20, "{used}");
+    let used = peak_to_the_end(&mut decode("--memory 20M"));
+    assert!(used <= 20 << 20, "{used}");
+    let refused = decode("--memory 1M").output().unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        refused.status.code() == Some(2) && why.contains("this conversion needs"),
+        "{why}"
+    );
+}
+
 /// A copy with a bound on memory takes no more, and gives the same bytes; one that needs more is
 /// refused before it writes, and says how much it needs.
 #[test]

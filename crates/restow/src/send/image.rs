@@ -21,6 +21,7 @@ struct ImageSubvolume {
     name: Vec<u8>,
     info: SubvolumeInfo,
     tree: Subvolume,
+    limits: Limits,
 }
 
 /// The stored records of the files of a subvolume.
@@ -69,7 +70,7 @@ struct ReceiverSubvolume<'a> {
 
 impl ReceiverSubvolume<'_> {
     fn of(sent: &ImageSubvolume) -> Result<ReceiverSubvolume<'_>> {
-        let inventory = Inventory::of(&sent.tree, &Limits::default());
+        let inventory = Inventory::of(&sent.tree, &sent.limits);
         Ok(ReceiverSubvolume {
             sent,
             stored: Stored(&sent.tree),
@@ -184,7 +185,7 @@ fn send_one<W: Write>(
     progress: &dyn Progress,
     writer: &mut StreamWriter<W>,
 ) -> tree::Result<()> {
-    let inventory = Inventory::of(&sent.tree, &Limits::default())?;
+    let inventory = Inventory::of(&sent.tree, &sent.limits)?;
     let stored = Stored(&sent.tree);
     let options = SendOptions::new(&sent.name)
         .uuid(sent.known_uuid())
@@ -322,5 +323,9 @@ fn open_subvolume(
         name,
         info,
         tree,
+        limits: Limits {
+            inodes_max: request.files_max.unwrap_or(u64::MAX),
+            ..Limits::default()
+        },
     })
 }

@@ -1,10 +1,18 @@
 //! The choice of subvolumes to send.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use tree::setters;
+use tree::{Parallel, setters};
 
-use crate::RemoteOptions;
+use crate::memory::{MemoryModel, PROGRAM_BYTES, READ_AHEAD_BYTES};
+use crate::object::is_remote;
+use crate::{Address, RemoteOptions, Result};
+
+/// Nodes and decoded extents of an image that are kept.
+const NODES_BYTES: u64 = 20 << 20;
+/// Tables of a file of a subvolume.
+const FILE_BYTES: u64 = 200;
 
 /// The subvolumes to send, those that the receiver has, and the form of the stream.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +37,8 @@ pub struct SendRequest {
     pub version: Option<u32>,
     /// Send compressed data as it is stored (version 2).
     pub compressed_data: bool,
+    /// Images: the maximum number of files of a subvolume.
+    pub files_max: Option<u64>,
 }
 
 setters!(SendRequest {
@@ -41,6 +51,7 @@ setters!(SendRequest {
     no_data: bool,
     version: Option<u32>,
     compressed_data: bool,
+    files_max: Option<u64>,
 });
 
 impl SendRequest {
@@ -50,5 +61,34 @@ impl SendRequest {
             subvolumes: subvolumes.into_iter().map(Into::into).collect(),
             ..SendRequest::default()
         }
+    }
+
+    /// Limits the files of subvolumes so that the memory has a bound. Returns the bytes of the
+    /// stream that wait if it becomes an object.
+    ///
+    /// # Errors
+    /// The bound is too small for any subvolume.
+    pub fn bound_memory(&mut self, bytes_max: u64, output: &Path) -> Result<u64> {
+        let images = [&self.subvolumes, &self.clone_sources, &self.devices];
+        let images = images.into_iter().flatten().chain(&self.parent);
+        let objects = images.filter(|path| is_remote(path.as_os_str().as_bytes()));
+        let object_bytes = self.remote.cache_bytes as u64 + READ_AHEAD_BYTES;
+        let mut model = MemoryModel {
+            fixed_bytes: PROGRAM_BYTES + object_bytes * objects.count() as u64,
+            thread_bytes: NODES_BYTES,
+            block_bytes: 128 << 10,
+            jobs_factor: 1,
+        };
+        let mut waiting_bytes = 0;
+        if Address::is_written_object(output) {
+            // Half of the rest is for the lists of files.
+            let least = model.bytes(Parallel::new(1)).min(bytes_max);
+            waiting_bytes = model.add_upload(least + (bytes_max - least) / 2, false);
+        }
+        model.fit(Parallel::new(1), bytes_max, ("stream", ""))?;
+        let room = bytes_max - model.bytes(Parallel::new(1));
+        let trees = 1 + self.parent.iter().len() + self.clone_sources.len();
+        self.files_max = Some(room / FILE_BYTES / trees as u64);
+        Ok(waiting_bytes)
     }
 }

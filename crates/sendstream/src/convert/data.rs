@@ -85,13 +85,17 @@ pub(super) struct ConvertedJob {
 }
 
 impl ConvertStep {
-    /// How many bytes it holds, but for paths.
+    /// How many bytes it holds or makes.
     pub(super) fn len(&self) -> usize {
-        match self {
+        let bytes = match self {
             ConvertStep::Copied(bytes) => bytes.len(),
-            ConvertStep::PlainRun(data) => data.bytes.len(),
-            ConvertStep::EncodedExtent(encoded) => encoded.data.len(),
-        }
+            ConvertStep::PlainRun(run) => run.path.len() + run.bytes.len(),
+            ConvertStep::EncodedExtent(encoded) => {
+                let decoded = encoded.unencoded_file_len as usize;
+                encoded.path.len() + encoded.data.len().max(decoded)
+            }
+        };
+        size_of::<ConvertStep>() + bytes
     }
 }
 
