@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use tree::{
-    ChecksumsMark, ContentReader, Error, FileId, KeptCount, PartReader, Progress, Result, ordered,
-    ordered_on_demand,
+    ChecksumsMark, ContentReader, Error, FileId, KeptCount, PartReader, Progress, Result,
+    StoredRecord, ordered, ordered_on_demand,
 };
 use zerocopy::FromZeros;
 
@@ -195,56 +195,68 @@ impl ImageWriter<'_> {
             old: None,
         };
         let mut mark = None;
-        let mut next = |content_bytes| -> Result<Option<EncodedBlock>> {
-            let mut buffer = work.content.buffer();
-            let block = blocks.next(|word| stored_len(word, content_bytes), &mut buffer)?;
+        let jobs = plan.jobs_in(inventory, 0..u64::MAX, false).map(|job| {
             const FEW: Error = Error::Inconsistent("the parts have too few blocks");
-            let (word, _) = block.ok_or(FEW)?;
-            if word == 0 {
-                work.content.recycle(buffer);
-                return Ok(None);
-            }
-            Ok(Some(EncodedBlock::of_word(word, buffer)))
-        };
-        for job in plan.jobs_in(inventory, 0..u64::MAX, false) {
-            let fragment = |number, stored: Option<EncodedBlock>, len, files| {
-                const HOLE: Error = Error::Inconsistent("a part has a hole for a fragment block");
-                Ok::<_, Error>(BlockResult::Fragment {
-                    number,
-                    stored: stored.ok_or(HOLE)?,
-                    len,
-                    files,
-                    lost: Vec::new(),
-                })
-            };
-            let done = match job {
-                BlockJob::Block {
-                    file, first, len, ..
-                } => BlockResult::Block {
-                    file,
-                    first,
-                    len,
-                    stored: next(Some(len))?,
-                },
-                BlockJob::Fragment { number, tails } => {
+            let len = match &job {
+                BlockJob::Block { len, .. } => Some(*len),
+                BlockJob::Fragment { tails, .. } => {
                     let sizes = tails.iter().map(|&file| inventory.size(file));
-                    let len = sizes.map(|size| size as usize % block_bytes).sum();
-                    fragment(number, next(Some(len))?, len, tails.len())?
+                    Some(sizes.map(|size| size as usize % block_bytes).sum())
                 }
+                _ => None,
+            };
+            let stored = |word| stored_len(word, len).filter(|&len| len <= block_bytes);
+            let record = blocks.next_record(stored)?;
+            Ok::<_, Error>((job, len, record.ok_or(FEW)?))
+        });
+        // Blocks are read and compared with their checksums while others are written.
+        let read = |(): &mut (), job: Result<(BlockJob, Option<usize>, StoredRecord)>| {
+            let (job, content_bytes, record) = job?;
+            let stored = match record.word() {
+                0 => None,
+                word => {
+                    let mut buffer = work.content.buffer();
+                    record.read(&mut buffer)?;
+                    Some(EncodedBlock::of_word(word, buffer))
+                }
+            };
+            const HOLE: Error = Error::Inconsistent("a part has a hole for a fragment block");
+            let content_bytes = content_bytes.unwrap_or_default();
+            let (number, len, files) = match job {
+                BlockJob::Block { file, first, .. } => {
+                    return Ok(BlockResult::Block {
+                        file,
+                        first,
+                        len: content_bytes,
+                        stored,
+                    });
+                }
+                BlockJob::Fragment { number, tails } => (number, content_bytes, tails.len()),
                 BlockJob::KeepFragment {
                     number, len, files, ..
-                } => fragment(number, next(None)?, len, files)?,
+                } => (number, len, files),
                 _ => return Err(Error::Inconsistent("a plan without extents has other jobs")),
             };
-            self.take_done(
-                done,
-                (&mut data, &mut mark),
-                &|_| Vec::new(),
-                &work,
-                progress,
-            )?;
-        }
-        if blocks.next(|_| Some(0), &mut [])?.is_some() {
+            Ok(BlockResult::Fragment {
+                number,
+                stored: stored.ok_or(HOLE)?,
+                len,
+                files,
+                lost: Vec::new(),
+            })
+        };
+        let parallel = self.parallel;
+        ordered(
+            parallel,
+            jobs,
+            || (),
+            read,
+            |done| {
+                let places = (&mut data, &mut mark);
+                self.take_done(done, places, &|_| Vec::new(), &work, progress)
+            },
+        )?;
+        if blocks.next_record(|_| Some(0))?.is_some() {
             return Err(Error::Inconsistent("the parts have too many blocks"));
         }
         self.finish_data(plan);

@@ -44,7 +44,9 @@ pub use output::{
     ChecksumsMark, MemoryResult, Output, OutputKind, OutputPath, OutputTarget, WrittenChecksums,
     WrittenExtent, spool, temporary,
 };
-pub use part::{ImagePart, PartMismatch, PartNumber, PartReader, PartSource, PartWriter, Parts};
+pub use part::{
+    ImagePart, PartMismatch, PartNumber, PartReader, PartSource, PartWriter, Parts, StoredRecord,
+};
 pub use prepare::{
     ContentReader, Describe, Description, Duplicates, Lost, OldExtents, OldImage, Probe, Reuse,
     WrittenTree, XattrSets,

@@ -35,6 +35,8 @@ const END: u32 = u32::MAX;
 const PARTS_MAX: u32 = 65_536;
 /// How much of a part is read or written at once.
 const BUFFER_BYTES: usize = 1 << 20;
+/// How much is read with the word of a record: many small records, or the beginning of a large one.
+const AHEAD_BYTES: usize = 8 << 10;
 /// How many pairs of equal files are read at once.
 const PAIRS_AT_ONCE: u64 = 8192;
 
@@ -371,10 +373,14 @@ pub struct PartReader<'a> {
 
 /// The part that is read.
 struct OpenPart {
-    reader: BufReader<SequentialReader<Arc<dyn ReadAt>>>,
+    bytes: Arc<dyn ReadAt>,
+    size: u64,
     at: u64,
     /// Of the words and checksums.
     sum: Xxh64,
+    /// Bytes that were read with the last word, and where they are.
+    ahead: Vec<u8>,
+    ahead_at: u64,
 }
 
 impl<'a> PartReader<'a> {
@@ -417,10 +423,36 @@ impl<'a> PartReader<'a> {
         len: impl Fn(u32) -> Option<usize>,
         buffer: &mut [u8],
     ) -> Result<Option<(u32, usize)>> {
+        let bytes_max = buffer.len();
+        let Some(record) = self.next_record(|word| len(word).filter(|&len| len <= bytes_max))?
+        else {
+            return Ok(None);
+        };
+        let buffer = buffer.get_mut(..record.len).unwrap_or_default();
+        let open = self.open.as_ref();
+        match open.and_then(|open| open.ahead_at(record.at, record.len)) {
+            Some(ahead) => {
+                buffer.copy_from_slice(ahead);
+                record.verify(buffer)?;
+            }
+            None => record.read(buffer)?,
+        }
+        Ok(Some((record.word, record.len)))
+    }
+
+    /// Finds the next record, without reading its bytes; `None` behind the last part. `len` as for
+    /// [`PartReader::next`].
+    ///
+    /// # Errors
+    /// As for [`PartReader::next`].
+    pub fn next_record(
+        &mut self,
+        len: impl Fn(u32) -> Option<usize>,
+    ) -> Result<Option<StoredRecord>> {
         loop {
             let number = to_u64(self.next);
             if let Some(open) = &mut self.open {
-                let record = open.next(&len, buffer);
+                let record = open.next(&len, number);
                 let record = record.map_err(|error| error.in_part("part", number))?;
                 if record.is_some() {
                     return Ok(record);
@@ -435,11 +467,13 @@ impl<'a> PartReader<'a> {
             if ImagePart::read(&*bytes)?.header.emit() != part.header.emit() {
                 return Err(Error::Changed.in_part("part", to_u64(self.next)));
             }
-            let at = part.records_at().unwrap_or(0);
             self.open = Some(OpenPart {
-                reader: reader(&bytes, at),
-                at,
+                size: bytes.size()?,
+                bytes,
+                at: part.records_at().unwrap_or(0),
                 sum: Xxh64::new(0),
+                ahead: Vec::new(),
+                ahead_at: 0,
             });
         }
     }
@@ -456,8 +490,8 @@ impl OpenPart {
     fn next(
         &mut self,
         len: impl Fn(u32) -> Option<usize>,
-        buffer: &mut [u8],
-    ) -> Result<Option<(u32, usize)>> {
+        number: u64,
+    ) -> Result<Option<StoredRecord>> {
         let at = self.at;
         let word = u32::from_le_bytes(self.field()?);
         if word == END {
@@ -470,33 +504,90 @@ impl OpenPart {
             return Ok(None);
         }
         self.sum.update(&word.to_le_bytes());
+        let mut record = StoredRecord {
+            word,
+            len: 0,
+            checksum: 0,
+            bytes: Arc::clone(&self.bytes),
+            at,
+            number,
+        };
         if word == 0 {
-            return Ok(Some((0, 0)));
+            return Ok(Some(record));
         }
-        let len = len(word).filter(|&len| len > 0);
-        let Some(record) = len.and_then(|len| buffer.get_mut(..len)) else {
+        let Some(len) = len(word).filter(|&len| len > 0) else {
             let what = "a record of a part has a size that it cannot have";
             return Err(Error::corrupt(what, at, word.into()));
         };
         let checksum: [u8; 8] = self.field()?;
         self.sum.update(&checksum);
-        let read = self.reader.read_exact(record);
-        read.map_err(|error| cut_off(error, self.at))?;
-        let sum = xxh64(record, 0);
-        if sum.to_le_bytes() != checksum {
-            let what = "the checksum of a record of a part does not match";
-            return Err(Error::corrupt(what, self.at, sum));
-        }
-        self.at = self.at.saturating_add(to_u64(record.len()));
-        Ok(Some((word, record.len())))
+        (record.len, record.checksum) = (len, u64::from_le_bytes(checksum));
+        record.at = self.at;
+        self.at = self.at.saturating_add(to_u64(len));
+        Ok(Some(record))
     }
 
     fn field<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let mut field = [0; N];
-        let read = self.reader.read_exact(&mut field);
-        read.map_err(|error| cut_off(error, self.at))?;
+        if self.ahead_at(self.at, N).is_none() {
+            let left = self.size.saturating_sub(self.at);
+            let bytes = left.min(to_u64(AHEAD_BYTES));
+            self.ahead.resize(to_usize(bytes), 0);
+            self.ahead_at = self.at;
+            let read = self.bytes.read_exact_at(&mut self.ahead, self.at);
+            read.map_err(|error| cut_off(error, self.at))?;
+        }
+        let field = self.ahead_at(self.at, N).and_then(|it| it.try_into().ok());
+        let end = || cut_off(io::ErrorKind::UnexpectedEof.into(), self.at);
+        let field = field.ok_or_else(end)?;
         self.at = self.at.saturating_add(to_u64(N));
         Ok(field)
+    }
+
+    /// These bytes, if they were read ahead.
+    fn ahead_at(&self, at: u64, len: usize) -> Option<&[u8]> {
+        let from = to_usize(at.checked_sub(self.ahead_at)?);
+        self.ahead.get(from..from.checked_add(len)?)
+    }
+}
+
+/// A record of a part, whose bytes any thread can read.
+pub struct StoredRecord {
+    word: u32,
+    len: usize,
+    checksum: u64,
+    bytes: Arc<dyn ReadAt>,
+    at: u64,
+    /// Of the part.
+    number: u64,
+}
+
+impl StoredRecord {
+    /// Its word, which is 0 for a hole.
+    pub fn word(&self) -> u32 {
+        self.word
+    }
+
+    /// Reads its bytes into the beginning of a buffer.
+    ///
+    /// # Errors
+    /// The part is damaged or cannot be read.
+    pub fn read(&self, buffer: &mut [u8]) -> Result<()> {
+        let Some(buffer) = buffer.get_mut(..self.len) else {
+            return Err(Error::InvalidInput("a record is larger than its buffer"));
+        };
+        let read = self.bytes.read_exact_at(buffer, self.at);
+        let read = read.map_err(|error| cut_off(error, self.at));
+        read.map_err(|error| error.in_part("part", self.number))?;
+        self.verify(buffer)
+    }
+
+    fn verify(&self, bytes: &[u8]) -> Result<()> {
+        let sum = xxh64(bytes, 0);
+        if self.word != 0 && sum != self.checksum {
+            let what = "the checksum of a record of a part does not match";
+            return Err(Error::corrupt(what, self.at, sum).in_part("part", self.number));
+        }
+        Ok(())
     }
 }
 
