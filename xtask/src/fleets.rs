@@ -1,5 +1,5 @@
 //! Tries the promises of docs/guides/remote.md and docs/fleets.md with stores and engines of other
-//! projects: moto, versitygw and azurite; GNU parallel, Slurm and Ray.
+//! projects: moto, versitygw and azurite; GNU parallel, Slurm, Ray and Dask.
 
 use std::fs;
 

@@ -5,7 +5,9 @@ restow=$1
 cd "$2" || exit 1
 PATH=$(dirname "$restow"):$PATH
 python=${RESTOW_PYTHON:-python3}
-trap 'kill $(jobs -p) 2> /dev/null' EXIT
+# A substitution would not know the jobs of this shell.
+servers=
+trap 'kill $servers 2> /dev/null' EXIT
 trap 'exit 1' TERM INT
 
 ok() { echo "ok $*"; }
@@ -116,6 +118,7 @@ s3() {
 
 if $python -c 'import moto.server, boto3' 2> /dev/null; then
     $python -m moto.server -H 127.0.0.1 -p 7391 > moto.log 2>&1 &
+    servers="$servers $!"
     answers 7391 || failed "moto does not answer"
     s3 7391
     $python -c "import boto3; boto3.client('s3', region_name='us-east-1').create_bucket(Bucket='images')"
@@ -127,6 +130,7 @@ gateway=${RESTOW_VERSITYGW:-versitygw}
 if command -v "$gateway" > /dev/null && $python -c 'import boto3' 2> /dev/null; then
     mkdir -p versity/images
     ROOT_ACCESS_KEY=me ROOT_SECRET_KEY=secretsecret "$gateway" --port 127.0.0.1:7392 posix versity > versity.log 2>&1 &
+    servers="$servers $!"
     answers 7392 || failed "versitygw does not answer"
     s3 7392
     fetched() { rm -f fetch && ln "versity/images/$1" fetch; }
@@ -140,6 +144,7 @@ if command -v "$blob" > /dev/null && $python -c 'import azure.storage.blob' 2> /
     key=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==
     export AZURE_STORAGE_CONNECTION_STRING="DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=$key;BlobEndpoint=http://127.0.0.1:7393/devstoreaccount1;"
     "$blob" --silent --skipApiVersionCheck --location azure --blobPort 7393 > azure.log 2>&1 &
+    servers="$servers $!"
     answers 7393 || failed "azurite does not answer"
     client="import os, sys; from azure.storage.blob import BlobServiceClient as C; c = C.from_connection_string(os.environ['AZURE_STORAGE_CONNECTION_STRING'])"
     $python -c "$client; c.create_container('images')"
@@ -147,6 +152,44 @@ if command -v "$blob" > /dev/null && $python -c 'import azure.storage.blob' 2> /
     store azurite az://images yes
 else
     skipped "azurite: RESTOW_AZURITE names azurite-blob; pip install azure-storage-blob"
+fi
+
+# The loop of docs/fleets.md for Dask, twice.
+if [ -d versity ] && $python -c 'import dask.distributed' 2> /dev/null; then
+    s3 7392
+    for n in $(seq 40); do
+        mkdir -p "many/$n"
+        cp "tree/small$n" tree/numbers "many/$n"
+        echo "many/$n s3://images/many/$n.squashfs"
+    done > list
+    cat > dask.task << 'END'
+import subprocess, sys
+from dask.distributed import Client
+def convert(line):
+    src, dst = line.split()
+    command = ["restow", "copy", "-q", "-j", "2", "--if-changed", "--resume", src, dst]
+    for _ in range(6):
+        code = subprocess.run(command).returncode
+        if code != 75:
+            return code
+    return code
+client = Client(processes=False, n_workers=1, threads_per_worker=4, dashboard_address=None)
+codes = client.gather(client.map(convert, open("list").read().splitlines()))
+client.close()
+sys.exit(max(codes))
+END
+    expect "Dask: 40 conversions" 0 timeout 300 $python dask.task
+    ls -i versity/images/many > first
+    expect "Dask: the same again" 0 timeout 300 $python dask.task
+    ls -i versity/images/many > second
+    same "Dask: the second run sends nothing" first second
+    for n in $(seq 40); do
+        restow copy -q -j 2 "many/$n" many.squashfs && cmp many.squashfs "versity/images/many/$n.squashfs"
+        rm -f many.squashfs
+    done > differ 2>&1
+    if [ -s differ ]; then failed "Dask: other bytes"; else ok "Dask: the objects are the local files"; fi
+else
+    skipped "Dask: versitygw; pip install 'dask[distributed]'"
 fi
 
 rm -rf versity azure
@@ -178,7 +221,10 @@ else
     skipped "GNU parallel: apt-get install parallel"
 fi
 if [ "$(id -u)" = 0 ] && command -v slurmctld > /dev/null && command -v munged > /dev/null; then
-    pgrep munged > /dev/null || { mkdir -p /run/munge && chown munge /run/munge && su munge -s /bin/sh -c munged; }
+    if ! pgrep munged > /dev/null; then
+        mkdir -p /run/munge && chown munge /run/munge && su munge -s /bin/sh -c munged
+        servers="$servers $(pgrep munged)"
+    fi
     mkdir -p slurm/state slurm/spool
     export SLURM_CONF=$PWD/slurm/slurm.conf
     cat > "$SLURM_CONF" << END
@@ -200,7 +246,9 @@ NodeName=$(hostname -s) NodeAddr=127.0.0.1 CPUs=8
 PartitionName=all Nodes=ALL Default=YES
 END
     slurmctld -D > slurm/controller.log 2>&1 &
+    servers="$servers $!"
     slurmd -D > slurm/daemon.log 2>&1 &
+    servers="$servers $!"
     for _ in $(seq 100); do sinfo --noheader --states idle 2> /dev/null | grep -q idle && break; sleep 0.2; done
     engine() {
         printf '#!/bin/sh\nsh task.sh "$SLURM_ARRAY_TASK_ID" %s %s\n' "$1" "$2" > array.sh
