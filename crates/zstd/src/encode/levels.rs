@@ -203,7 +203,7 @@ static LEVELS: [[Params; 23]; 4] = [
         fast(18, 15, SAMPLED, 0),                 // 1
         fast(18, 15, Some(5), 0),                 // 2
         double_fast(18, 16, 16, SAMPLED),         // 3
-        double_fast(18, 17, 16, SAMPLED),         // 4
+        lazy(18, 17, 3, SAMPLED, 0),              // 4
         lazy(18, 18, 5, SAMPLED, 0),              // 5
         lazy(18, 18, 3, SAMPLED, 1),              // 6
         lazy(18, 18, 4, Some(4), 1),              // 7
@@ -429,8 +429,10 @@ impl DoubleFast {
 impl Lazy {
     /// Logarithm of the literals after which the step grows by one.
     pub(crate) const PATIENCE_LOG: usize = 8;
-    /// Positions skipped by a longer step do not enter the rows.
+    /// Positions skipped by a longer step do not enter the rows; by a step longer than half of it
+    /// where the window is larger than `PATIENT_WINDOW` and the first match is taken.
     pub(crate) const ENTERED_STEP: usize = 16;
+    pub(crate) const PATIENT_WINDOW: usize = 128 << 10;
     /// Logarithm of the largest window in which chains are walked where there are no vectors: those
     /// of larger ones do not stay in a core's own cache.
     const CHAINS_WINDOW_LOG_MAX: u8 = 17;

@@ -236,7 +236,12 @@ fn parse<C: Candidates, const MIN: u32, const LOOKAHEAD: u8>(
         if best.length < 4 {
             let step = ((at - anchor) >> Lazy::PATIENCE_LOG) + 1;
             at += step;
-            if step > Lazy::ENTERED_STEP {
+            let entered = if lookahead!(LOOKAHEAD, task) == 0 && window > Lazy::PATIENT_WINDOW {
+                Lazy::ENTERED_STEP / 2
+            } else {
+                Lazy::ENTERED_STEP
+            };
+            if step > entered {
                 crate::hint::cold_path();
                 // No match was found for long: skipped positions are not worth a place.
                 candidates.pass(at);
