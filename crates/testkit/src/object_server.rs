@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use md5::{Digest, Md5};
 use tree::{base64, sha256};
@@ -82,6 +82,8 @@ type Manners = dyn Fn(u64, &str) -> StoreManner + Send + Sync;
 
 struct ServedStore {
     contents: Mutex<Contents>,
+    /// Wakes those who wait for a request.
+    has_answered: Condvar,
     manners: Box<Manners>,
     requests: AtomicU64,
     is_closed: AtomicBool,
@@ -106,6 +108,7 @@ impl ObjectServer {
         let address = listener.local_addr().expect("the port of a server");
         let shared = Arc::new(ServedStore {
             contents: Mutex::default(),
+            has_answered: Condvar::new(),
             manners: Box::new(manners),
             requests: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
@@ -152,6 +155,13 @@ impl ObjectServer {
     /// The numbers of the parts that were sent since this was last asked.
     pub fn sent_parts(&self) -> Vec<u32> {
         std::mem::take(&mut self.shared.contents().sent)
+    }
+
+    /// Waits until a part is there that was sent since [`ObjectServer::sent_parts`] was last asked.
+    pub fn wait_for_a_part(&self) {
+        let contents = self.shared.contents();
+        let is_awaited = |contents: &mut Contents| contents.sent.is_empty();
+        drop((self.shared.has_answered).wait_while(contents, is_awaited));
     }
 
     /// The first lines of the requests since this was last asked, in the order of their answers,
@@ -265,6 +275,7 @@ impl ServedStore {
                     let mut contents = self.contents();
                     let is_there = contents.objects.contains_key(&request.path);
                     contents.asked.push((first, is_there));
+                    self.has_answered.notify_all();
                     contents.answer(&request)
                 }
             };

@@ -264,8 +264,15 @@ fn two_writers_can_have_one_upload() {
     let server = obedient();
     let both = |bytes: &[u8]| {
         let mut outputs = [0, 1].map(|_| begin(&server, &UploadOptions::default().resume(true)));
+        // Threads send parts: that of the first writer has to be there before the other's.
+        server.sent_parts();
         write(&mut outputs[0], &first).unwrap();
+        server.wait_for_a_part();
+        server.sent_parts();
         write(&mut outputs[1], bytes).unwrap();
+        if bytes != first {
+            server.wait_for_a_part();
+        }
         assert_eq!(server.open_uploads(), 1);
         outputs
     };
