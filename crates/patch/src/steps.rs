@@ -456,17 +456,23 @@ mod tests {
     use crate::{BlockCodec, Encoder};
     use tree::ReadAt;
 
+    /// A random number that depends on those before.
+    fn random(state: &mut u64) -> u64 {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        *state >> 32
+    }
+
     /// Words with numbers between them.
     fn text(mut state: u64, bytes: usize) -> Vec<u8> {
         let mut text = Vec::new();
         while text.len() < bytes {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            let word = (state >> 40) % 300;
+            let number = random(&mut state);
+            let word = (number >> 8) % 300;
             text.extend(format!("{:x}", word * word * 0x9e37).bytes());
-            if state >> 62 == 0 {
-                text.extend(((state >> 32) as u16).to_string().as_bytes());
+            if number >> 30 == 0 {
+                text.extend((number as u16).to_string().as_bytes());
             }
         }
         text.truncate(bytes);
@@ -494,12 +500,7 @@ mod tests {
     fn matches_are_in_the_first_stretch_that_holds_them() {
         let stretch = |from, to, bytes| Stretch { from, to, bytes };
         let mut state = 1u64;
-        let mut random = |limit: u32| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 40) as u32 % limit
-        };
+        let mut random = |limit: u32| (random(&mut state) >> 8) as u32 % limit;
         let mut ascending = 0;
         for _ in 0..2000 {
             let count = random(4) + 1;
@@ -553,12 +554,7 @@ mod tests {
         let mut state = 1u64;
         let mut none = 0;
         for _ in 0..300 {
-            let mut random = || {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                (state >> 33) as usize
-            };
+            let mut random = || random(&mut state) as usize >> 1;
             let (mut list, mut old) = (list.clone(), old.clone());
             let at = random() % list.len();
             match random() % 4 {
