@@ -168,6 +168,47 @@ fn a_conversion_keeps_to_its_memory() {
     );
 }
 
+/// A stream of many files with a bound on memory is the same one; where its files have no room, no
+/// stream is begun, and the error names the bound.
+#[test]
+fn a_send_keeps_to_its_memory() {
+    let dir = TempDir::new();
+    let (stream, image) = (dir.join("stream"), dir.join("image"));
+    let files = cases(60_000);
+    let mut writer = write_files(BufWriter::new(File::create(&stream).unwrap()), files, 5);
+    writer.command(&Command::End).unwrap();
+    writer.into_inner().flush().unwrap();
+    let mut receive = restow(["receive", "--to", "image", "-q", "-f"]);
+    assert!(receive.args([&stream, &image]).status().unwrap().success());
+    let source = format!("{}:s", image.display());
+    let send = |options: &str, name: &str| {
+        let mut command = restow(["send", "-q"]);
+        command.args(options.split_whitespace());
+        command.arg("-f").arg(dir.join(name)).arg(&source);
+        command
+    };
+    assert!(send("", "whole").status().unwrap().success());
+    let enough = 36 + (200 * files).div_ceil(1 << 20);
+    let used = peak_to_the_end(&mut send(&format!("--memory {enough}M"), "part"));
+    assert!(used <= enough << 20, "{used}");
+    assert!(fs::read(dir.join("part")).unwrap() == fs::read(dir.join("whole")).unwrap());
+    fs::remove_file(dir.join("part")).unwrap();
+    for (memory, reason) in [
+        ("18M", "this stream needs"),
+        ("34M", "--memory has room for"),
+    ] {
+        let refused = send(&format!("--memory {memory}"), "part")
+            .output()
+            .unwrap();
+        let why = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            refused.status.code() == Some(2) && why.contains(reason),
+            "{why}"
+        );
+        assert!(!dir.join("part").exists());
+    }
+}
+
 /// A copy with a bound on memory takes no more, and gives the same bytes; one that needs more is
 /// refused before it writes, and says how much it needs.
 #[test]

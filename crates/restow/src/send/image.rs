@@ -21,7 +21,7 @@ struct ImageSubvolume {
     name: Vec<u8>,
     info: SubvolumeInfo,
     tree: Subvolume,
-    limits: Limits,
+    files_max: Option<u64>,
 }
 
 /// The stored records of the files of a subvolume.
@@ -59,6 +59,17 @@ impl ImageSubvolume {
     fn is_beside(&self, other: &ImageSubvolume) -> bool {
         Arc::ptr_eq(self.tree.btrfs(), other.tree.btrfs())
     }
+
+    /// Its files, if they fit in the memory.
+    fn inventory(&self) -> Result<Inventory<'_>> {
+        let mut limits = Limits::default();
+        let Some(files) = self.files_max else {
+            return Ok(Inventory::of(&self.tree, &limits)?);
+        };
+        limits.inodes_max = limits.inodes_max.min(files);
+        let inventory = Inventory::of(&self.tree, &limits);
+        inventory.during(|| format!("--memory has room for {files} files"))
+    }
 }
 
 /// A subvolume that the receiver has.
@@ -70,7 +81,7 @@ struct ReceiverSubvolume<'a> {
 
 impl ReceiverSubvolume<'_> {
     fn of(sent: &ImageSubvolume) -> Result<ReceiverSubvolume<'_>> {
-        let inventory = Inventory::of(&sent.tree, &sent.limits);
+        let inventory = sent.inventory();
         Ok(ReceiverSubvolume {
             sent,
             stored: Stored(&sent.tree),
@@ -163,7 +174,8 @@ impl ImageSender {
             if turn == 0 || !request.one_stream {
                 writer.header()?;
             }
-            let done = send_one(sent, data, &others, progress, writer);
+            let inventory = sent.inventory().during(|| format!("send {name}"))?;
+            let done = send_one((sent, &inventory), data, &others, progress, writer);
             done.during(|| format!("send {name}"))?;
             if turn + 1 == self.subvolumes.len() || !request.one_stream {
                 writer.command(&Command::End)?;
@@ -179,13 +191,12 @@ impl ImageSender {
 
 /// Sends a subvolume; if there are `known` ones, as changes of the first of these.
 fn send_one<W: Write>(
-    sent: &ImageSubvolume,
+    (sent, inventory): (&ImageSubvolume, &Inventory<'_>),
     data: SendData,
     known: &[KnownSubvolume<'_>],
     progress: &dyn Progress,
     writer: &mut StreamWriter<W>,
 ) -> tree::Result<()> {
-    let inventory = Inventory::of(&sent.tree, &sent.limits)?;
     let stored = Stored(&sent.tree);
     let options = SendOptions::new(&sent.name)
         .uuid(sent.known_uuid())
@@ -194,9 +205,9 @@ fn send_one<W: Write>(
         .sector_bytes(sent.tree.btrfs().superblock().sectorsize)
         .stored(Some(&stored));
     match known {
-        [] => sendstream::send(&inventory, &options, progress, writer)?,
+        [] => sendstream::send(inventory, &options, progress, writer)?,
         [parent, sources @ ..] => {
-            sendstream::send_changes(&inventory, parent, sources, &options, progress, writer)?
+            sendstream::send_changes(inventory, parent, sources, &options, progress, writer)?
         }
     };
     Ok(())
@@ -323,9 +334,6 @@ fn open_subvolume(
         name,
         info,
         tree,
-        limits: Limits {
-            inodes_max: request.files_max.unwrap_or(u64::MAX),
-            ..Limits::default()
-        },
+        files_max: request.files_max,
     })
 }
