@@ -79,12 +79,12 @@ fn write_files<W: Write>(to: W, files: u64, bytes: usize) -> StreamWriter<W> {
 
 /// The largest memory that a process has used so far.
 fn peak_of(child: &Child) -> u64 {
-    peak_so_far(child).unwrap()
+    peak_so_far(child.id()).unwrap()
 }
 
 /// The same; `None` if it has ended.
-fn peak_so_far(child: &Child) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+pub(crate) fn peak_so_far(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"))?;
     let words = line.trim().trim_end_matches(" kB");
     Some(words.parse::<u64>().unwrap() * 1024)
@@ -361,7 +361,7 @@ fn peak_to_the_end(command: &mut process::Command) -> u64 {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        used = peak_so_far(&child).unwrap_or(used);
+        used = peak_so_far(child.id()).unwrap_or(used);
         thread::yield_now();
     };
     assert!(status.success() && used > 0);

@@ -6,7 +6,8 @@ use std::process::Command;
 use testkit::{Access, BackingFile, FsType, LoopDevice, Mount, TempDir, nasty_tree, run, tool};
 
 use super::{Foreground, Mounted, counter, script};
-use crate::run_in;
+use crate::memory::peak_so_far;
+use crate::{restow, run_in, shown};
 
 /// What `find` shows of all files but directories, and of directories; what `stat` shows of
 /// devices; and all attributes of files whose path is not too long for a system call.
@@ -349,7 +350,7 @@ fn files_read_in_order_are_sent_before_they_are_asked_for() {
     let btrfs = dir.join("x.btrfs");
     let (src, made) = (dir.join("src"), btrfs.clone());
     let args = ["copy", "-q", "--compress", "zstd"].map(PathBuf::from);
-    run(&mut crate::restow(args.iter().chain([&src, &made])));
+    run(&mut restow(args.iter().chain([&src, &made])));
     for image in [image, btrfs] {
         let mounted = Foreground::new(&image, ["-o", "max_threads=2"]);
         // One after another, and then two programs at once, after the kernel has forgotten what it
@@ -492,5 +493,34 @@ fn a_file_handle_of_nfs_is_valid_after_the_next_mount() {
         let mounted = Mounted::new(&dir.join(image), [""; 0]);
         assert_eq!(ask(&mounted), "deep\n\n");
         mounted.unmount();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mount_keeps_to_its_memory() {
+    let dir = TempDir::new();
+    let data = "head -c 8M /dev/urandom | base64 > src/$n";
+    let make = format!("mkdir src; for n in 1 2 3 4 5 6 7 8 9 10 11 12; do {data}; done");
+    script(dir.path(), &make);
+    let read = "ls | xargs -P4 -n1 md5sum | sort";
+    for name in ["x.squashfs", "x.btrfs", "x.tar"] {
+        let image = copy(&dir, name);
+        let refused = restow(["mount", "--memory", "16M"])
+            .args([&image, &dir.join("src")])
+            .output();
+        let (code, _, words) = shown(&refused.unwrap());
+        let least = words.split("this mount needs ").nth(1);
+        let least = least.and_then(|it| it.split(' ').next()?.parse::<u64>().ok());
+        assert!(code == 2 && least.is_some(), "{name}: {words}");
+        for more in [0, 24] {
+            let memory = least.unwrap() + more + 1;
+            let options = ["--memory", &format!("{memory}M"), "-o", "max_threads=8"];
+            let mounted = Foreground::new(&image, options);
+            same(&dir.join("src"), mounted.path(), &[read]);
+            let used = peak_so_far(mounted.id()).unwrap();
+            assert!(used <= memory << 20, "{name}: {memory} MiB, {used}");
+            mounted.unmount();
+        }
     }
 }

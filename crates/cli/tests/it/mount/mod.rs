@@ -89,8 +89,8 @@ impl Foreground {
         &self.point
     }
 
-    fn id(&self) -> String {
-        self.child.as_ref().unwrap().id().to_string()
+    fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
     }
 
     /// What it has printed to standard error.
@@ -100,7 +100,7 @@ impl Foreground {
 
     /// Sends a signal, by its name.
     fn signal(&self, signal: &str) {
-        run(Command::new("kill").arg("-s").arg(signal).arg(self.id()));
+        run(Command::new("kill").args(["-s", signal, &self.id().to_string()]));
     }
 
     /// Unmounts it, and returns what it printed.
