@@ -30,6 +30,9 @@ struct SubvolumeContents {
 struct InodeTally {
     number: u64,
     inode: StoredInode,
+    /// Whether written bytes must have checksums. Those that a balance moves have the checksums of
+    /// where they come from, and preallocated ones had none.
+    needs_checksums: bool,
     names: u32,
     /// Total length of the names in it, from both kinds of directory entries.
     name_bytes: u64,
@@ -134,8 +137,10 @@ impl BtrfsChecker<'_> {
             if item.key.kind == item::INODE_ITEM {
                 match StoredInode::parse(&item, btrfs.superblock()) {
                     Ok(inode) => {
+                        let is_moved = tree.id == object::DATA_RELOC_TREE;
                         current = Some(InodeTally {
                             number,
+                            needs_checksums: inode.has_checksums() && !is_moved,
                             inode,
                             names: 0,
                             name_bytes: 0,
@@ -280,7 +285,7 @@ impl BtrfsChecker<'_> {
                     let end = at.saturating_add(extent.len);
                     self.without_checksums.add(at, end);
                 }
-                if has_checksums && !is_preallocated {
+                if current.needs_checksums && !is_preallocated {
                     let (at, len) = match stored.compression {
                         Some(_) => (stored.at.0, stored.len),
                         None => (at, extent.len),

@@ -186,6 +186,9 @@ mk $D1; on; full; sub snapshot $M $M/s; btrfs balance start --full-balance $M >/
 #: in the middle of a balance
 mk -n 4K -m single $D1; on; full; sub snapshot $M $M/s; for n in 1 2 3 4 5; do files $M/s/$n $n; done
 sync -f $M; btrfs balance start --full-balance $M >/dev/null & sleep 0.1; crash; wait; off
+#: preallocated bytes in the middle of a balance
+mk -n 4K -m single $D1; on; for n in 1 2 3 4; do fallocate -l 20M $M/$n; cp $N $M/n$n; done; sync -f $M
+btrfs balance start --full-balance $M >/dev/null & for n in 1 2 3 4 5; do sleep 0.02; sync -f $M; done; crash; wait; off
 #: a paused balance
 mk $D1; on; full; for n in 1 2 3 4 5; do cp $N $M/$n; done; sync -f $M
 btrfs balance start --bg --full-balance $M >/dev/null; btrfs balance pause $M 2>/dev/null || :; off
