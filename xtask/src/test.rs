@@ -96,6 +96,9 @@ const NO_STD: &[(&str, &[&str])] = &[
 /// Features of zstd that are promised to work without the others.
 const FEATURES: &[&str] = &["arch,decompress", NO_PANIC, "compress,decompress"];
 
+/// Where tests are few, optimising for them would take longer than they do.
+const BARELY_OPTIMISED: &str = "profile.dev.package.restow-zstd.opt-level=1";
+
 /// As a kernel has the encoder: without the checks of a development build, which panic.
 const NO_PANIC: &str = "arch,compress,no-panic";
 const UNCHECKED: [&str; 2] = [
@@ -266,7 +269,8 @@ fn feature_tests() -> Outcome {
         outcome.add(without_c(package));
     }
     let mut tests = cargo(["test", "--quiet", "--package", WITHOUT_C[0], "--tests"]);
-    outcome.add(run_tests(tests.args(ZSTD_ALONE)));
+    tests.args(ZSTD_ALONE).args(["--config", BARELY_OPTIMISED]);
+    outcome.add(run_tests(&mut tests));
     for features in FEATURES {
         println!("zstd: {features}");
         let mut binaries = Vec::new();
@@ -276,9 +280,8 @@ fn feature_tests() -> Outcome {
             "--no-default-features",
             "--features",
             features,
-            // These tests are few: optimising for them would take longer than they do.
             "--config",
-            "profile.dev.package.restow-zstd.opt-level=1",
+            BARELY_OPTIMISED,
         ];
         if *features == NO_PANIC {
             for unchecked in UNCHECKED {
