@@ -44,12 +44,14 @@ impl BtrfsChecker<'_> {
                     }
                     // The machine stopped, or the image was taken, before this copy was written.
                     Ok(found) if found.generation.0.checked_add(1) == Some(generation.0) => {}
-                    Ok(found) => self.corrupt(
-                        "copy of the superblock is old",
-                        0,
-                        place.0,
-                        found.generation.0,
-                    )?,
+                    Ok(found) => {
+                        let what = if found.generation < generation {
+                            "copy of the superblock is old"
+                        } else {
+                            "copy of the superblock is newer than the first"
+                        };
+                        self.corrupt(what, 0, place.0, found.generation.0)?;
+                    }
                     Err(error) => self.found(0, error)?,
                 }
             }

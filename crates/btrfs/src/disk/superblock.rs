@@ -369,7 +369,10 @@ impl Superblock {
         Superblock::parse(&bytes, place)
     }
 
-    /// The newest valid superblock of a device; among equally new ones, the first.
+    /// The first superblock of a device, as Linux reads it; if it is damaged, the newest valid one.
+    ///
+    /// Where a device was copied while it was written, a later copy can be newer, and lead to
+    /// blocks that were not there yet when their places were copied.
     ///
     /// # Errors
     /// If no copy is valid, the error of the first one; also fails if the device cannot be read.
@@ -384,6 +387,7 @@ impl Superblock {
             let mut bytes = [0; SUPERBLOCK_BYTES];
             device.read_exact_at(&mut bytes, place.0)?;
             match Superblock::parse(&bytes, place) {
+                Ok(found) if place == SUPERBLOCK_PLACES[0] => return Ok(found),
                 // Ignore copies left by an earlier file system on this device.
                 Ok(found)
                     if newest.as_ref().is_none_or(|newest| {

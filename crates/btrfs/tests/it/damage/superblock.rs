@@ -61,6 +61,18 @@ pub(super) const SUPERBLOCK: &[Damage] = &[
         "copy of the superblock is old",
     )
     .but(COPIES),
+    // As where a device was copied while it was written: the first copy is read, as by Linux.
+    damage(
+        "superblock: second copy is newer, and its root tree is not there",
+        |image| {
+            image.edit_superblock_copy(1, |block| {
+                add(block, 72, 4);
+                add(block, 80, 1 << 20);
+            });
+        },
+        "copy of the superblock is newer",
+    )
+    .but(COPIES),
     damage(
         "superblock: copy belongs elsewhere",
         |image| {
