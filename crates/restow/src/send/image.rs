@@ -63,12 +63,17 @@ impl ImageSubvolume {
     /// Its files, if they fit in the memory.
     fn inventory(&self) -> Result<Inventory<'_>> {
         let mut limits = Limits::default();
-        let Some(files) = self.files_max else {
-            return Ok(Inventory::of(&self.tree, &limits)?);
-        };
-        limits.inodes_max = limits.inodes_max.min(files);
-        let inventory = Inventory::of(&self.tree, &limits);
-        inventory.during(|| format!("--memory has room for {files} files"))
+        let files_max = self.files_max.unwrap_or(u64::MAX);
+        limits.inodes_max = limits.inodes_max.min(files_max);
+        Inventory::of(&self.tree, &limits).or_else(|error| match &error {
+            tree::Error::File { error: cause, .. }
+                if matches!(**cause, tree::Error::Limit("too many files"))
+                    && self.files_max.is_some() =>
+            {
+                Err(error).during(|| format!("--memory has room for {files_max} files"))
+            }
+            _ => Err(error.into()),
+        })
     }
 }
 
@@ -171,10 +176,10 @@ impl ImageSender {
                     others.push(known.subvolume());
                 }
             }
+            let inventory = sent.inventory().during(|| format!("send {name}"))?;
             if turn == 0 || !request.one_stream {
                 writer.header()?;
             }
-            let inventory = sent.inventory().during(|| format!("send {name}"))?;
             let done = send_one((sent, &inventory), data, &others, progress, writer);
             done.during(|| format!("send {name}"))?;
             if turn + 1 == self.subvolumes.len() || !request.one_stream {
