@@ -167,6 +167,8 @@ fn relocation(image: &BtrfsImage) -> BtrfsItem {
     image.item_of(EXTENT_TREE, word(&root.data, 176), 169)
 }
 
+pub(super) const MOVED: &[Case] = &[case("sound", sound, "")];
+
 pub(super) const BALANCE: &[Case] = &[
     case("sound", sound, ""),
     case(

@@ -111,9 +111,43 @@ pub(super) fn no_holes(dir: &Path) -> Images {
     })
 }
 
-/// Copies of an image while it was being balanced, each of one moment, in which trees were being
-/// relocated.
+/// An image while trees were being relocated.
 pub(super) fn balance(dir: &Path) -> Images {
+    let trees = ["-t", "root"];
+    in_a_balance(dir, (&trees, "(TREE_RELOC ROOT_ITEM"), |at| {
+        let mut rng = Rng::new(8);
+        for number in 0..40 {
+            let dir = at.join(format!("dir {number}"));
+            fs::create_dir(&dir).unwrap();
+            files(&dir, &mut rng, 60, 1800);
+        }
+        let tool = tool("btrfs").expect("asked for before");
+        let mut command = tool.command();
+        command.args(["subvolume", "snapshot"]).arg(at);
+        run(command.arg(at.join("snapshot")));
+        for number in 0..40 {
+            let new = format!("dir {number}/new");
+            fs::write(at.join(new), b"new").unwrap();
+        }
+    })
+}
+
+/// An image while preallocated bytes, which have no checksums, were being moved: what moves is
+/// written bytes in the data relocation tree.
+pub(super) fn moved(dir: &Path) -> Images {
+    let files = ["-t", "data_reloc"];
+    in_a_balance(dir, (&files, "type 1 (regular)"), |at| {
+        for number in 0..4 {
+            let mut command = Command::new("fallocate");
+            command.args(["--length", "40M"]);
+            run(command.arg(at.join(number.to_string())));
+        }
+    })
+}
+
+/// A copy of an image while it was being balanced, of one moment, at which `dump-tree` printed some
+/// words.
+fn in_a_balance(dir: &Path, (trees, words): (&[&str], &str), fill: impl Fn(&Path)) -> Images {
     let btrfs_tool = tool("btrfs")?;
     // A btrfs below, in which a copy is a clone.
     let below = dir.join("below");
@@ -126,19 +160,7 @@ pub(super) fn balance(dir: &Path) -> Images {
         &["--nodesize", "4096", "--metadata", "single"],
     )?;
     let inner = mount(&image, "");
-    let mut rng = Rng::new(8);
-    for number in 0..40 {
-        let dir = inner.path().join(format!("dir {number}"));
-        fs::create_dir(&dir).unwrap();
-        files(&dir, &mut rng, 60, 1800);
-    }
-    let mut command = btrfs_tool.command();
-    command.args(["subvolume", "snapshot"]).arg(inner.path());
-    run(command.arg(inner.path().join("snapshot")));
-    for number in 0..40 {
-        let new = format!("dir {number}/new");
-        fs::write(inner.path().join(new), b"new").unwrap();
-    }
+    fill(inner.path());
     sync(inner.path());
     let mut found = Vec::new();
     // It takes luck to meet such a moment: about every fourth copy does.
@@ -159,11 +181,11 @@ pub(super) fn balance(dir: &Path) -> Images {
         running.wait().unwrap();
         for copy in copies {
             let mut command = btrfs_tool.command();
-            command.args(["inspect-internal", "dump-tree", "-t", "root"]);
+            command.args(["inspect-internal", "dump-tree"]).args(trees);
             let output = command.arg(&copy).output().unwrap();
             let dump = String::from_utf8_lossy(&output.stdout);
-            if found.is_empty() && dump.contains("(TREE_RELOC ROOT_ITEM") {
-                let to = dir.join(format!("during {}", found.len()));
+            if found.is_empty() && dump.contains(words) {
+                let to = dir.join("during");
                 let mut command = Command::new("cp");
                 run(command.arg("--sparse=always").args([&copy, &to]));
                 found.push(to);

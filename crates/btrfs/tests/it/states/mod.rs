@@ -16,8 +16,8 @@ use testkit::{BtrfsImage, TempDir, Tool, tool};
 use crate::damage::{is_clean_to_btrfs, verdict};
 
 use self::images::{
-    balance, deleted_subvolume, fresh, log, metadata_dump, mirror, nearly_a_mirror, no_holes,
-    plain, quotas, space_cache, spanning,
+    balance, deleted_subvolume, fresh, log, metadata_dump, mirror, moved, nearly_a_mirror,
+    no_holes, plain, quotas, space_cache, spanning,
 };
 
 /// A change of an image, and what our check says of the result.
@@ -108,6 +108,7 @@ states! {
     checksums_that_run_over_adjoining_chunks: spanning, LARGE;
     /// Trees are being relocated: their roots refer to themselves.
     images_taken_during_a_balance: balance, BALANCE;
+    preallocated_bytes_that_a_balance_moves: moved, MOVED;
     /// Gaps in preallocation behind the end of a file are no damage; what is left of a file that is
     /// being deleted is none.
     files_with_items_for_holes: no_holes, HOLES;
