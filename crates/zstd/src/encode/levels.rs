@@ -501,6 +501,16 @@ impl Optimal {
     /// Literals after which positions are passed without a look, in a single pass over chains:
     /// machine code has shorter ones between its short matches.
     pub(crate) const SKIM_FROM: u32 = 512;
+    /// Bytes of which matches save little, after which positions are passed as well, and how many
+    /// are remembered at most. Each byte that a match saves makes up for `WORTH` of them: 1 in 192
+    /// is where base64 lies below, and samples of sound above.
+    pub(crate) const BARREN_FROM: u32 = 1024;
+    pub(crate) const BARREN_MAX: u32 = 1536;
+    pub(crate) const WORTH: u32 = 192;
+    /// A match of this length makes up for all, and shorter ones for nothing while there are fewer
+    /// than `BARREN_MIN`: what compresses has no time for weighing.
+    pub(crate) const WEIGHED_BELOW: u32 = 8;
+    pub(crate) const BARREN_MIN: u32 = 128;
 
     /// Logarithm of the distance of positions that enter after a run of literals.
     pub(crate) fn skim_log(run: u32, short: bool) -> u32 {

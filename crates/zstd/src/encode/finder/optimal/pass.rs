@@ -2,7 +2,7 @@
 
 use super::candidates::Candidates;
 use super::chains::HashChains;
-use super::parse::{Effort, ParsePosition, PriceNodes, StepSeries, short_offsets};
+use super::parse::{Effort, ParsePosition, ParseStep, PriceNodes, StepSeries, short_offsets};
 use super::partition::{CHUNK_LOG, Chunks};
 use super::prices::{self, Counts, PRICED_LENGTH_MAX, Prices, RecordWeights, WEIGHT};
 use super::sorted::{RECORDED_MAX, Sorted};
@@ -12,6 +12,7 @@ use crate::encode::finder::index::{SearchBlock, repeats, word_at};
 use crate::encode::levels::SHORT_LOG_MAX;
 use crate::encode::params::Optimal;
 use crate::encode::sample::literal_bits;
+use crate::sequences::offset_code;
 use crate::workspace::Cells;
 
 /// A pass over a block.
@@ -266,7 +267,9 @@ impl<'a> Parser<'a> {
     fn pass_literals(&mut self, pass: &Pass<'_>, state: &mut ParsePosition) -> Checked<()> {
         let short = pass.effort.short;
         loop {
-            if pass.skims && state.pending >= Optimal::SKIM_FROM {
+            let barren = self.kept.barren + state.pending;
+            if pass.skims && (state.pending >= Optimal::SKIM_FROM || barren >= Optimal::BARREN_FROM)
+            {
                 let cells = self.sorted.nodes_memory();
                 let run = (state.pending, short);
                 let chains = &mut self.kept.chains;
@@ -346,6 +349,9 @@ impl<'a> Parser<'a> {
                 prices::count_literals(self.counts, literals, WEIGHT);
                 prices::count_sequence(self.counts, sequence, WEIGHT)?;
             }
+            if pass.skims {
+                self.weigh(block, &step, state.at)?;
+            }
             anchor = state.at;
             if pass.last {
                 let cells = self.sorted.leaves_memory();
@@ -353,6 +359,27 @@ impl<'a> Parser<'a> {
                 plan.push(cells, step.literals, step.offset, step.length)?;
             }
         }
+        Ok(())
+    }
+
+    /// Adds the bytes of a step, which ends at `end`, to the barren ones. Its match makes up for
+    /// some by the part of the price of its bytes as literals that it saves.
+    #[inline(always)]
+    fn weigh(&mut self, block: &SearchBlock<'_>, step: &ParseStep, end: usize) -> Checked<()> {
+        if step.length >= Optimal::WEIGHED_BELOW {
+            self.kept.barren = 0;
+            return Ok(());
+        }
+        let barren = (self.kept.barren + step.literals).min(Optimal::BARREN_MAX) + step.length;
+        let mut worth = 0;
+        if barren >= Optimal::BARREN_MIN {
+            let bytes = block.data.checked(end - step.length as usize..end)?;
+            let literals: u32 = bytes.iter().map(|&byte| self.prices.literal(byte)).sum();
+            let length = self.prices.match_lengths().checked_at(bytes.len())?;
+            let price = self.prices.offset(offset_code(step.value)) + length;
+            worth = literals.saturating_sub(price) * step.length * Optimal::WORTH / literals.max(1);
+        }
+        self.kept.barren = barren.saturating_sub(worth);
         Ok(())
     }
 

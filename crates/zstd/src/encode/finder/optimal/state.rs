@@ -32,6 +32,8 @@ pub(super) struct UnsortedState {
     /// Bytes of the frame that have been counted, and of them those before the prices were last
     /// set.
     pub(super) counted: (usize, usize),
+    /// Bytes that matches save little of, less those that savings since make up for.
+    pub(super) barren: u32,
     /// The steps lie in the memory of the leaves.
     pub(super) plan: StepQueue,
 }
@@ -48,6 +50,7 @@ impl OptimalState {
                 sorted_range: (0, 0),
                 plain: false,
                 counted: (0, 0),
+                barren: 0,
                 plan: StepQueue::new(layout.plan_cells(), layout.steps_max()),
             },
         }
