@@ -391,7 +391,7 @@ impl<'a> Parser<'a> {
         // Little has been counted at first: prices change quickly.
         let few = (counted.0 >> Optimal::PRICES_SHARE_LOG)
             .max(if effort.short {
-                Optimal::SHORT_PRICES_MIN
+                (counted.0 >> 2).clamp(Optimal::SHORT_PRICES_MIN, Optimal::SHORT_PRICES_MAX)
             } else {
                 0
             })
