@@ -5,7 +5,7 @@
 //! `testdata/digests.txt`.
 
 use crate::catalogue;
-use crate::encode::{hard, lines_of_base64, mixture};
+use crate::encode::{hard, mixture, uuencoded};
 use std::fmt::Write;
 use zstd::{
     Compressor, Dictionary, LEVEL_MAX, Params, compress_bound, dictionary_workspace_size,
@@ -36,7 +36,7 @@ fn the_digests_of_fixed_frames_stay() {
         contents.extend(content.map(|(name, content)| (format!("{name}, {size}"), content)));
     }
     contents.push(("mixture, 200000".to_owned(), mixture(21, 200_000)));
-    contents.push(("base64, 60000".to_owned(), lines_of_base64(60_000)));
+    contents.push(("uuencode, 60000".to_owned(), uuencoded(60_000)));
     // One after the other, so that tables in force fit the next block, or do not.
     for size in [700, 9000] {
         let parts = hard(size).into_iter().map(|(_, content)| content);

@@ -1,9 +1,9 @@
 //! Streams, dictionaries and bare blocks that we make, decoded by the C library.
 
-use crate::encode::{Random, mixture};
+use crate::encode::{Random, hard, mixture, uuencoded};
 use testkit::cases;
 use zstd::{
-    Dictionary, EncodeProgress, Encoder, Error, Finish, Params, compress_bound,
+    Dictionary, EncodeProgress, Encoder, Error, Finish, LEVEL_MAX, Params, compress_bound,
     compress_with_dictionary, stream_workspace_size,
 };
 
@@ -95,6 +95,28 @@ fn a_stream_does_not_depend_on_its_pieces() {
                 &content,
                 &[],
             );
+        }
+    }
+}
+
+/// Nothing that is learnt from a frame is kept for the next.
+#[test]
+fn a_frame_does_not_depend_on_the_one_before() {
+    const SIZE: usize = 20_000;
+    let mut contents: Vec<Vec<u8>> = hard(SIZE).into_iter().map(|(_, content)| content).collect();
+    contents.push(uuencoded(SIZE));
+    for level in (-7..=LEVEL_MAX).filter(|level| *level != 0) {
+        let params = Params::for_level(level, Some(SIZE as u64));
+        let [mut fresh, mut used] = [0x77, 0xa5].map(|b| vec![b; stream_workspace_size(&params)]);
+        let mut reused = Encoder::new(&params, &mut used).unwrap();
+        for (i, content) in contents.iter().enumerate() {
+            let mut encoder = Encoder::new(&params, &mut fresh).unwrap();
+            let frame = encode_in_pieces(&mut encoder, content, || 4096, || false);
+            for time in 0..2 {
+                reused.reset(None);
+                let again = encode_in_pieces(&mut reused, content, || 4096, || false);
+                assert!(again == frame, "level {level}, content {i}, {time}");
+            }
         }
     }
 }
@@ -221,7 +243,7 @@ fn dictionaries_raw_and_formatted() {
 #[test]
 fn a_change_in_a_long_repeat_is_seen() {
     let before = mixture(77, 2000);
-    for level in 1..=zstd::LEVEL_MAX {
+    for level in 1..=LEVEL_MAX {
         for at in [0, 1, 100, 595, 1500, 1999] {
             let mut content = before.clone();
             content[at] ^= 0x55;

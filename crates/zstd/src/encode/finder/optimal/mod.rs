@@ -102,6 +102,7 @@ impl<'a> OptimalTables<'a> {
         kept.sorted_range = (0, 0);
         kept.plain = false;
         kept.counted = (0, 0);
+        kept.barren = 0;
         kept.plan.clear();
     }
 
