@@ -54,7 +54,10 @@ pub use dictionary::Dictionary;
     feature = "compress",
     all(feature = "arch", feature = "decompress", target_pointer_width = "64")
 ))]
-const ROOMY: bool = cfg!(any(not(target_arch = "x86_64"), target_feature = "sse2"));
+const ROOMY: bool = cfg!(not(any(
+    all(target_arch = "x86_64", not(target_feature = "sse2")),
+    all(target_arch = "aarch64", not(target_feature = "neon")),
+)));
 
 // ---- with an allocator, and with the standard library ----
 #[cfg(all(feature = "std", feature = "decompress"))]

@@ -35,7 +35,7 @@ const GATES: &[Gate] = &[
     },
     Gate {
         module: "zstd_compress",
-        text_max: [220_000, 270_000],
+        text_max: [220_000, 180_000],
         frame_max: [768; 2],
         chain_max: 3072,
     },
@@ -48,7 +48,7 @@ const GATES: &[Gate] = &[
     // Both directions again, for modules outside the tree.
     Gate {
         module: "zstd_2017",
-        text_max: [296_000, 320_000],
+        text_max: [296_000, 230_000],
         frame_max: [768; 2],
         chain_max: 3072,
     },

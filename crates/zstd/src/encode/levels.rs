@@ -490,8 +490,8 @@ impl Optimal {
     /// counted so far.
     pub(crate) const PRICES_LOG: u32 = 10;
     pub(crate) const PRICES_SHARE_LOG: u32 = 5;
-    /// In short content prices are set after at least this many bytes, at first and later, for they
-    /// would be set every few bytes in the whole of a short frame.
+    /// In short content prices are set after at least this many bytes, at first and later.
+    /// Otherwise they would be set every few bytes in the whole of a short frame.
     pub(crate) const SHORT_PRICES_MIN: usize = 64;
     pub(crate) const SHORT_PRICES_MAX: usize = 256;
     /// The first of two passes, which only counts, parses the first of every two samples of this

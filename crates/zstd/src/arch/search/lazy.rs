@@ -4,6 +4,7 @@
 use super::super::access::{ChainLinks, IndexedBytes, Store, TaggedRows};
 use super::chain::ChainSearch;
 use super::row::{Candidates, Search};
+use crate::ROOMY;
 use crate::checked::{Checked, ilog2};
 use crate::encode::finder::index::{ChainCells, RowCells, put_aside};
 use crate::encode::params::Lazy;
@@ -48,22 +49,17 @@ impl LazySearch {
     }
 }
 
-/// How far a loop looks ahead: known when compiling.
-#[cfg(not(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2"))))]
-macro_rules! lookahead {
-    ($known:expr, $task:expr) => {
-        $known
-    };
-}
 /// Where code is to be small, in a kernel, one loop looks ahead as far as it is asked to when it
 /// runs: 24 KB less.
+const ONE_LOOP: bool = cfg!(feature = "arch") && !ROOMY;
+
+/// How far a loop looks ahead.
 ///
-/// Macros, so that it is the same code in user space: a variable there costs up to 1 % at levels 5
-/// to 10.
-#[cfg(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2")))]
+/// A macro, so that it is known when compiling in user space: a variable there costs up to 1 % at
+/// levels 5 to 10.
 macro_rules! lookahead {
     ($known:expr, $task:expr) => {
-        $task.lookahead
+        if ONE_LOOP { $task.lookahead } else { $known }
     };
 }
 
@@ -112,10 +108,8 @@ proven_fn! {
                 }
             };
         }
-        #[cfg(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2")))]
-        return widths!(0, false);
-        #[cfg(not(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2"))))]
         match task.lookahead {
+            _ if ONE_LOOP => widths!(0, false),
             0 => widths!(0, false),
             1 => widths!(1, false),
             _ if chains.is_some() => widths!(2, true),
@@ -148,13 +142,9 @@ proven_fn! {
                 parse::<ChainSearch<'_>, $hashed, $lookahead>(data, chains, task, repeat, store)
             };
         }
-        #[cfg(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2")))]
-        return match task.hashed {
-            0..=4 => parse!(4, 0),
-            _ => parse!(5, 0),
-        };
-        #[cfg(not(all(feature = "arch", target_arch = "x86_64", not(target_feature = "sse2"))))]
         match (task.hashed, task.lookahead) {
+            (0..=4, _) if ONE_LOOP => parse!(4, 0),
+            (_, _) if ONE_LOOP => parse!(5, 0),
             (0..=4, 0) => parse!(4, 0),
             (_, 0) => parse!(5, 0),
             (0..=4, 1) => parse!(4, 1),
