@@ -398,6 +398,10 @@ impl<'a> Parser<'a> {
             .min(1 << Optimal::PRICES_LOG);
         if counted.0 - counted.1 >= few {
             counted.1 = counted.0;
+            // Cheap literals keep matches dear: the prices would not say what is missed.
+            if self.kept.barren > 0 && !prices::literals_are_even(self.counts) {
+                self.kept.barren = 0;
+            }
             prices::fade(self.counts, records(effort.short));
             self.prices.set(self.counts, WEIGHT, effort.sufficient)?;
         }

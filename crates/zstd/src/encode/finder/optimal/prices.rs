@@ -40,13 +40,8 @@ pub(super) const ALPHABETS: [core::ops::Range<usize>; 4] = [
 pub(super) const WEIGHT: u32 = 16;
 /// Logarithm of the part of a count that fades at once.
 const FADE_LOG: u32 = 4;
-/// The same for the counts of sequences that are rare: by [`FADE_LOG`], too few would be left for
-/// a price.
-const RARE_FADE_LOG: u32 = 6;
-/// Sequences are rare when there are more literals for each of them, and no literal is more than
-/// this part of all: cheap literals would keep matches from ever becoming cheap.
-const RARE_LITERALS: u32 = 16;
-const RARE_LITERAL_LOG: u32 = 5;
+/// Literals are even when none is more than this part of all: the logarithm.
+const EVEN_LOG: u32 = 5;
 
 /// How often the sequences of records count at first, and as recently seen later.
 #[derive(Clone, Copy)]
@@ -148,13 +143,13 @@ fn sum(counts: &[[u8; 4]]) -> u32 {
     counts.iter().map(|cell| u32::from_ne_bytes(*cell)).sum()
 }
 
-/// Takes a part of each count away. Apart, for a small frame on the stack.
-#[inline(never)]
-fn lessen(counts: &mut [[u8; 4]], log: u32) {
-    for cell in counts {
-        let count = u32::from_ne_bytes(*cell);
-        *cell = (count - (count >> log)).to_ne_bytes();
-    }
+/// Whether no literal is much more frequent than the others.
+pub(super) fn literals_are_even(counts: &Counts) -> bool {
+    let literals = &counts[..LITERAL_LENGTHS];
+    let most = sum(literals) >> EVEN_LOG;
+    literals
+        .iter()
+        .all(|cell| u32::from_ne_bytes(*cell) <= most)
 }
 
 /// Makes counts weigh less than those to come.
@@ -163,14 +158,10 @@ fn lessen(counts: &mut [[u8; 4]], log: u32) {
 /// last offset. Where records begin, a parse that knows them only as dear takes literals for ever,
 /// which make those dearer still.
 pub(super) fn fade(counts: &mut Counts, records: &RecordWeights) {
-    let (literals, sequences) = counts.split_at_mut(LITERAL_LENGTHS);
-    let all = sum(literals);
-    let cheap = |cell: &[u8; 4]| u32::from_ne_bytes(*cell) > all >> RARE_LITERAL_LOG;
-    let rare = all > RARE_LITERALS * sum(&sequences[OFFSETS - LITERAL_LENGTHS..])
-        && !literals.iter().any(cheap);
-    let log = if rare { RARE_FADE_LOG } else { FADE_LOG };
-    lessen(literals, FADE_LOG);
-    lessen(sequences, log);
+    for cell in counts.iter_mut() {
+        let count = u32::from_ne_bytes(*cell);
+        *cell = (count - (count >> FADE_LOG)).to_ne_bytes();
+    }
     for cell in [LITERAL_LENGTHS + 1, MATCH_LENGTHS, OFFSETS] {
         let count = counts.at(cell).max(records.later * WEIGHT);
         counts.put(cell, count);
