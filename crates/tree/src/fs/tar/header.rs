@@ -120,10 +120,15 @@ pub(super) fn text(field: &[u8]) -> &[u8] {
 }
 
 /// Whether the checksum of a header block is right: the sum of its bytes, with the checksum itself
-/// counted as spaces. Old writers summed signed bytes, which is accepted too.
+/// counted as spaces. Old writers summed signed bytes, which is accepted too. What follows its
+/// digits says nothing, as for GNU tar and libarchive.
 pub(super) fn checksum_is_right(block: &Block) -> bool {
     const FIELD: std::ops::Range<usize> = 148..156;
-    let Ok(stated) = number(&block[FIELD], 0) else {
+    // Spaces and NULs come before the digits, too.
+    let end = |byte: &u8| matches!(byte, b' ' | 0);
+    let mut parts = block[FIELD].split(end).filter(|part| !part.is_empty());
+    let digits = parts.next().unwrap_or_default();
+    let Ok(stated) = number(digits, 0) else {
         return false;
     };
     let (mut sum, mut signed_sum) = (0i64, 0i64);
@@ -612,6 +617,25 @@ mod tests {
             (b"user.%-1%3", b"user.%-1%3"),
         ] {
             assert_eq!(percent_decoded(name), decoded);
+        }
+    }
+
+    #[test]
+    fn a_checksum_ends_with_its_digits() {
+        let mut block = [0; 512];
+        block[0] = b'a';
+        let sum = u64::from(b'a') + 8 * 32;
+        for (field, right) in [
+            (format!("{sum:06o}\0 "), true),
+            (format!("  {sum:o}\0\0\0"), true),
+            (format!("{sum:o}\x0036\0\0"), true),
+            (format!("{sum:o} 36\0\0"), true),
+            (format!("{sum:o}36\0\0\0"), false),
+            (format!("1\0{sum:o}\0\0\0"), false),
+            ("\0".repeat(8), false),
+        ] {
+            block[148..156].copy_from_slice(field.as_bytes());
+            assert_eq!(checksum_is_right(&block), right, "{field:?}");
         }
     }
 
