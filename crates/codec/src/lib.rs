@@ -19,6 +19,8 @@ mod extent;
 mod filters;
 #[cfg(feature = "lz4")]
 mod lz4;
+#[cfg(all(feature = "lzo", feature = "zlib"))]
+mod lzop;
 mod pack;
 mod segments;
 mod wrapper;

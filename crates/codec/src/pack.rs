@@ -48,7 +48,7 @@ impl Packer {
             Wrapper::Gzip => (1..=12, "gzip level is not 1 to 12"),
             Wrapper::Xz => (0..=9, "xz level is not 0 to 9"),
             Wrapper::Zstd => (1..=22, "zstd level is not 1 to 22"),
-            Wrapper::Bzip2 | Wrapper::Lz4 | Wrapper::Lzma => {
+            Wrapper::Bzip2 | Wrapper::Lz4 | Wrapper::Lzma | Wrapper::Lzop => {
                 return Err(Error::Settings(
                     "files are compressed with gzip, xz or zstd alone",
                 ));

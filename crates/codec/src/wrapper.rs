@@ -36,6 +36,8 @@ pub enum Wrapper {
     Lz4,
     /// One stream of the format before .xz.
     Lzma,
+    /// Concatenated files of lzop.
+    Lzop,
 }
 
 /// A file that was decompressed.
@@ -44,7 +46,7 @@ pub struct Decompressed {
     /// The length of its content.
     pub bytes: u64,
     /// Whether bytes behind the last stream were ignored, as the programs gzip, bzip2 and lz4 do
-    /// with a warning: behind gzip only others than zeros, which tapes and disks add.
+    /// with a warning: behind gzip and lzop only others than zeros, which tapes and disks add.
     pub has_garbage: bool,
 }
 
@@ -60,6 +62,7 @@ impl Wrapper {
             }
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Wrapper::Bzip2),
             [4, 0x22, 0x4d, 0x18, ..] => Some(Wrapper::Lz4),
+            [0x89, b'L', b'Z', b'O', 0, b'\r', b'\n', 0x1a, b'\n', ..] => Some(Wrapper::Lzop),
             // No magic number: the usual properties, the size of the dictionary, and the length of
             // the content, unknown or below 256 TiB.
             [0x5d, 0, 0, _, _, length @ ..]
@@ -81,10 +84,12 @@ impl Wrapper {
             Wrapper::Bzip2 => "bzip2",
             Wrapper::Lz4 => "LZ4",
             Wrapper::Lzma => "lzma",
+            Wrapper::Lzop => "lzop",
         }
     }
 
-    /// Whether the format's feature was enabled when this crate was built.
+    /// Whether the format's feature was enabled when this crate was built: for lzop `lzo`, and
+    /// `zlib` for the checksums.
     pub const fn is_built(self) -> bool {
         match self {
             Wrapper::Gzip => cfg!(feature = "zlib"),
@@ -92,6 +97,7 @@ impl Wrapper {
             Wrapper::Zstd => cfg!(feature = "zstd"),
             Wrapper::Bzip2 => cfg!(feature = "bzip2"),
             Wrapper::Lz4 => cfg!(feature = "lz4"),
+            Wrapper::Lzop => cfg!(all(feature = "lzo", feature = "zlib")),
         }
     }
 
@@ -103,6 +109,8 @@ impl Wrapper {
             Wrapper::Xz | Wrapper::Lzma => Algorithm::Xz,
             Wrapper::Zstd => Algorithm::Zstd,
             Wrapper::Lz4 => Algorithm::Lz4,
+            Wrapper::Lzop if cfg!(feature = "lzo") => Algorithm::Zlib,
+            Wrapper::Lzop => Algorithm::Lzo,
             Wrapper::Bzip2 => return Error::NotBuilt("built without bzip2"),
         })
     }
@@ -141,6 +149,11 @@ impl Wrapper {
             Wrapper::Lz4 => streams(&[4, 0x22, 0x4d, 0x18], None, input, |input| {
                 lz4_frame(input, out)
             }),
+            #[cfg(all(feature = "lzo", feature = "zlib"))]
+            Wrapper::Lzop => {
+                let magic = crate::lzop::MAGIC;
+                streams(magic, Some(0), input, |input| crate::lzop::file(input, out))
+            }
             #[cfg(feature = "xz")]
             Wrapper::Lzma => {
                 let stream = liblzma::stream::Stream::new_lzma_decoder(XZ_MEMORY_MAX)?;

@@ -60,12 +60,6 @@ const FORMATS: &[ForeignFormat] = &[
     ),
     known(
         0,
-        b"\x89LZO\0\r\n\x1a\n",
-        "compressed with lzop",
-        ForeignReader::Pipe("lzop -dc "),
-    ),
-    known(
-        0,
         b"LZIP",
         "compressed with lzip",
         ForeignReader::Pipe("lzip -dc "),

@@ -107,7 +107,7 @@ fn archives_of_gnu_cpio_and_bsdtar_are_read() {
 #[test]
 fn initramfs_are_read_as_linux_unpacks_them() {
     let programs = [
-        "cpio", "gzip", "bzip2", "xz", "zstd", "lz4", "find", "touch",
+        "cpio", "gzip", "bzip2", "xz", "zstd", "lz4", "lzop", "find", "touch",
     ];
     let Some(_) = tools(&programs) else {
         return;
@@ -164,6 +164,7 @@ fn initramfs_are_read_as_linux_unpacks_them() {
         "xz -c --format=lzma",
         "zstd -qc",
         "lz4 -qlc",
+        "lzop -c",
     ] {
         let line = format!("{packer} < src.cpio > part; cat early.cpio part > initrd");
         shell(dir.path(), &line);
@@ -173,7 +174,7 @@ fn initramfs_are_read_as_linux_unpacks_them() {
         equal(packer);
     }
     unpack(&["src"]);
-    for packer in ["gzip -c", "bzip2 -c", "xz -c", "zstd -qc"] {
+    for packer in ["gzip -c", "bzip2 -c", "xz -c", "zstd -qc", "lzop -c"] {
         shell(dir.path(), &format!("{packer} < src.cpio > initrd"));
         equal(packer);
         shell(dir.path(), &format!("{packer} < src.cpio | cat > pipe"));
@@ -185,6 +186,7 @@ fn initramfs_are_read_as_linux_unpacks_them() {
         "cat early.cpio src.cpio later.cpio > initrd",
         "cat src.cpio later.cpio | zstd -qc > part; cat early.cpio part > initrd",
         "(gzip -c src.cpio; gzip -c later.cpio) > part; cat early.cpio part > initrd",
+        "(lzop -c src.cpio; lzop -c later.cpio) > part; cat early.cpio part > initrd",
         "head -c 1000 /dev/zero > zeros; cat early.cpio zeros src.cpio zeros later.cpio zeros > initrd",
     ] {
         shell(dir.path(), line);

@@ -182,11 +182,6 @@ fn archives_of_other_kinds_name_the_program_that_reads_them() {
             "compressed with compress; pipe its content into restow: `zcat x.tar.Z | restow copy - DST`",
         ),
         (
-            "x.tar.lzo",
-            b"\x89LZO\0\r\n\x1a\n",
-            "compressed with lzop; pipe its content into restow: `lzop -dc x.tar.lzo | restow copy - DST`",
-        ),
-        (
             "x.ext4",
             &ext4,
             "an ext2, ext3 or ext4 image, which restow does not read: mount it, and copy the directory",

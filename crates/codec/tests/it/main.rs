@@ -57,6 +57,7 @@ fn a_codec_that_was_not_built_is_named() {
         Wrapper::Bzip2,
         Wrapper::Lz4,
         Wrapper::Lzma,
+        Wrapper::Lzop,
     ] {
         let is_built = wrapper.is_built();
         let is_written = matches!(wrapper, Wrapper::Gzip | Wrapper::Xz | Wrapper::Zstd);
