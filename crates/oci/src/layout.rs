@@ -101,16 +101,25 @@ impl ImageLayout {
             tree.find(path)
                 .is_ok_and(|found| found.kind == FileKind::Regular)
         };
-        if is_file("oci-layout") && is_file("index.json") {
+        let is_oci = is_file("oci-layout") && is_file("index.json");
+        // The first `docker save` of version 25 lists an image without a name in manifest.json
+        // alone, beside an index of none.
+        if is_oci && !lists_none(tree) {
             return Some(LayoutKind::Oci);
         }
         // The name is not unusual, so the content decides.
-        let Ok((Json::List(items), _)) = read_json(tree, b"manifest.json", None) else {
-            return None;
+        let is_docker = match read_json(tree, b"manifest.json", None) {
+            Ok((Json::List(items), _)) => {
+                let is_image =
+                    |item: &Json| item.text("Config").is_some() && item.field("Layers").is_some();
+                !items.is_empty() && items.iter().all(is_image)
+            }
+            _ => false,
         };
-        let is_image =
-            |item: &Json| item.text("Config").is_some() && item.field("Layers").is_some();
-        (!items.is_empty() && items.iter().all(is_image)).then_some(LayoutKind::Docker)
+        if is_docker {
+            return Some(LayoutKind::Docker);
+        }
+        is_oci.then_some(LayoutKind::Oci)
     }
 
     /// Lists the images of a directory or archive.
@@ -299,6 +308,18 @@ impl Layer {
     /// Whether the layer is of the type of a tar archive.
     pub fn is_tar(&self) -> bool {
         self.media_type.is_empty() || is_tar(&self.media_type)
+    }
+}
+
+/// Whether the index of a layout has no items, or `null` in their place.
+fn lists_none(tree: &dyn FileSystem) -> bool {
+    let Ok((index, _)) = read_json(tree, b"index.json", None) else {
+        return false;
+    };
+    match index.field("manifests") {
+        Some(Json::List(items)) => items.is_empty(),
+        Some(Json::Other(word)) => **word == *"null",
+        _ => false,
     }
 }
 

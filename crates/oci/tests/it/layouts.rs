@@ -201,6 +201,19 @@ fn archives_are_recognised_by_their_content() {
     assert_eq!(kind_of(docker.archive()), Some(LayoutKind::Docker));
     let oci = ImageLayout::of([layer(["a=1"])]);
     assert_eq!(kind_of(oci.archive()), Some(LayoutKind::Oci));
+    // Both, of which the index lists nothing, as the first docker save of version 25 has it.
+    for (items, kind) in [
+        ("null", LayoutKind::Docker),
+        ("[]", LayoutKind::Docker),
+        ("7", LayoutKind::Oci),
+    ] {
+        let mut both = ImageLayout::docker("app", [(layer(["a=1"]), layer(["a=1"]))]);
+        let index = format!("{{\"schemaVersion\":2,\"manifests\":{items}}}");
+        both.files.insert("index.json".into(), index.into());
+        let version = &oci.files["oci-layout"];
+        both.files.insert("oci-layout".into(), version.clone());
+        assert_eq!(kind_of(both.archive()), Some(kind), "{items}");
+    }
     for other in [
         "manifest.json={}",
         "manifest.json=[]",
