@@ -42,6 +42,7 @@ const FORMATS: &[ForeignFormat] = &[
     known(0, b"PK\x03\x04", "a zip archive", BSDTAR),
     known(0, b"PK\x05\x06", "an empty zip archive", BSDTAR),
     known(0, b"\xc7\x71", "a binary cpio archive", BSDTAR),
+    known(0, b"\x71\xc7", "a binary cpio archive", BSDTAR),
     known(0, b"7z\xbc\xaf\x27\x1c", "a 7z archive", BSDTAR),
     known(0, b"Rar!\x1a\x07", "a rar archive", BSDTAR),
     known(0, b"\xed\xab\xee\xdb", "an RPM package", BSDTAR),
