@@ -28,10 +28,6 @@ const COMPARED_MAX: u64 = 64 << 20;
 const DIFFERENCES: &[(&str, &str)] = &[
     (".Z", "compress(1) has no decoder here"),
     (
-        ".lzo",
-        "lzop has no decoder here, and is named as the way out",
-    ),
-    (
         "pax-bad-mtime-file.tar",
         "a time that is no number, which others take for 0, is an error",
     ),
