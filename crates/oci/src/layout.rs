@@ -104,22 +104,18 @@ impl ImageLayout {
         let is_oci = is_file("oci-layout") && is_file("index.json");
         // The first `docker save` of version 25 lists an image without a name in manifest.json
         // alone, beside an index of none.
-        if is_oci && !lists_none(tree) {
+        if is_oci && !(is_file("manifest.json") && lists_none(tree)) {
             return Some(LayoutKind::Oci);
         }
         // The name is not unusual, so the content decides.
-        let is_docker = match read_json(tree, b"manifest.json", None) {
-            Ok((Json::List(items), _)) => {
-                let is_image =
-                    |item: &Json| item.text("Config").is_some() && item.field("Layers").is_some();
-                !items.is_empty() && items.iter().all(is_image)
+        let is_image =
+            |item: &Json| item.text("Config").is_some() && item.field("Layers").is_some();
+        match read_json(tree, b"manifest.json", None) {
+            Ok((Json::List(items), _)) if !items.is_empty() && items.iter().all(is_image) => {
+                Some(LayoutKind::Docker)
             }
-            _ => false,
-        };
-        if is_docker {
-            return Some(LayoutKind::Docker);
+            _ => is_oci.then_some(LayoutKind::Oci),
         }
-        is_oci.then_some(LayoutKind::Oci)
     }
 
     /// Lists the images of a directory or archive.
