@@ -167,6 +167,11 @@ fn archives_of_other_kinds_name_the_program_that_reads_them() {
             "a binary cpio archive; pipe its content into restow: `bsdtar -cf - @x.cpio | restow copy - DST`",
         ),
         (
+            "y.cpio",
+            b"\x71\xc7\0\0",
+            "a binary cpio archive; pipe its content into restow: `bsdtar -cf - @y.cpio | restow copy - DST`",
+        ),
+        (
             "x.iso",
             &iso,
             "an ISO image; pipe its content into restow: `bsdtar -cf - @x.iso | restow copy - DST`",

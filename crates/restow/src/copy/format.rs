@@ -216,13 +216,13 @@ fn format_of_name(path: &Path) -> Result<Format> {
             b"tzst" => Format::TarZst,
             b"cpio" => Format::Cpio,
             b"zst" if is(path, "cpio") => Format::CpioZst,
-            b"gz" | b"xz" | b"lz4" if is(path, "cpio") => refuse!(
+            b"gz" | b"xz" | b"bz2" | b"lz4" | b"lzma" | b"lzo" if is(path, "cpio") => refuse!(
                 "restow compresses cpio archives with zstd; for others, write to `-` with --to cpio and pipe it into a compressor"
             ),
             b"gz" if is(path, "tar") => Format::TarGz,
             b"xz" if is(path, "tar") => Format::TarXz,
             b"zst" if is(path, "tar") => Format::TarZst,
-            b"bz2" | b"tbz2" | b"lz4" | b"lz" => refuse!(
+            b"bz2" | b"tbz2" | b"lz4" | b"lz" | b"lzma" | b"lzo" | b"z" => refuse!(
                 "restow compresses archives with gzip, xz or zstd; for others, write to `-` and pipe it into a compressor"
             ),
             b"zip" | b"7z" | b"rar" | b"iso" | b"img" | b"ext4" => refuse!(
@@ -323,8 +323,14 @@ mod tests {
                 "x.tar.bz2",
                 "restow compresses archives with gzip, xz or zstd",
             ),
+            (
+                "x.tar.lzo",
+                "restow compresses archives with gzip, xz or zstd",
+            ),
+            ("x.tar.Z", "pipe it into a compressor"),
             ("x.zip", "restow cannot write the format"),
             ("x.cpio.gz", "restow compresses cpio archives with zstd"),
+            ("x.cpio.lzo", "restow compresses cpio archives with zstd"),
         ] {
             let error = Format::of(Path::new(name), None).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
