@@ -475,6 +475,9 @@ impl LazyDivided {
 
 // ---- optimal ----
 
+// Where literals are cheap, what is barren is forgotten as often as prices are set: in time.
+const _: () = assert!(1 << Optimal::PRICES_LOG <= Optimal::BARREN_FROM);
+
 impl Optimal {
     /// Logarithm of the most positions that are sorted: beyond this, sorting takes longer than
     /// chains do.

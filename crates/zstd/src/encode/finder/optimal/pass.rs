@@ -398,7 +398,8 @@ impl<'a> Parser<'a> {
             .min(1 << Optimal::PRICES_LOG);
         if counted.0 - counted.1 >= few {
             counted.1 = counted.0;
-            // Cheap literals keep matches dear: the prices would not say what is missed.
+            // Cheap literals keep matches dear: the prices would not say what is missed. Looked at
+            // here, and not at each match, since a sum over all literals takes long.
             if self.kept.barren > 0 && !prices::literals_are_even(self.counts) {
                 self.kept.barren = 0;
             }
