@@ -47,6 +47,7 @@ const FORMATS: &[ForeignFormat] = &[
     known(0, b"Rar!\x1a\x07", "a rar archive", BSDTAR),
     known(0, b"\xed\xab\xee\xdb", "an RPM package", BSDTAR),
     known(0x8001, b"CD001", "an ISO image", BSDTAR),
+    known(0x8001, b"BEA01", "a UDF image", MOUNT),
     known(
         0,
         b"\x1f\x9d",
@@ -84,7 +85,16 @@ const FORMATS: &[ForeignFormat] = &[
     known(0x400, b"\x10\x20\xf5\xf2", "an F2FS image", MOUNT),
     known(0, b"\x45\x3d\xcd\x28", "a cramfs image", MOUNT),
     known(0, b"-rom1fs-", "a romfs image", MOUNT),
-    known(0x1018, BCACHEFS, "a bcachefs image", MOUNT),
+    known(0x1011, BCACHE, "a bcache device", BCACHE_REGISTER),
+    known(0x1018, BCACHE_MAGIC, "a bcachefs image", MOUNT),
+    known(0x1018, BCHFS_MAGIC, "a bcachefs image", MOUNT),
+    // Before FAT, as which it passes itself off.
+    known(
+        3,
+        b"-FVE-FS-",
+        "a BitLocker volume",
+        ForeignReader::First("`cryptsetup open --type bitlk` makes a device of it"),
+    ),
     known(3, b"NTFS    ", "an NTFS image", MOUNT),
     known(3, b"EXFAT   ", "an exFAT image", MOUNT),
     known(0x52, b"FAT32   ", "a FAT image", MOUNT),
@@ -111,7 +121,6 @@ const FORMATS: &[ForeignFormat] = &[
     known(0x2000, b"OCFSV2", "an OCFS2 image", MOUNT),
     known(0x1_0000, b"\x01\x16\x19\x70", "a GFS2 image", MOUNT),
     known(32, b"NXSB", "an APFS image", UNREADABLE),
-    known(3, b"-FVE-FS-", "a BitLocker volume", UNREADABLE),
     known(0xff6, b"SWAPSPACE2", "a swap area", UNREADABLE),
     known(0xff6, b"SWAP-SPACE", "a swap area", UNREADABLE),
     known(0, b"\xfc\x4e\x2b\xa9", "a member of a RAID", RAID),
@@ -132,8 +141,18 @@ const FORMATS: &[ForeignFormat] = &[
     ),
 ];
 
-/// `BCACHE_MAGIC` of bcachefs_format.h, as stored.
-const BCACHEFS: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
+/// `BCACHE_MAGIC` and `BCHFS_MAGIC` of bcachefs_format.h, as stored: volumes have the former from
+/// before bcachefs was in Linux.
+const BCACHE_MAGIC: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
+const BCHFS_MAGIC: &[u8] = b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
+
+/// The same magic behind the upper bytes of `version` in `struct cache_sb_disk`, of bcache. In
+/// bcachefs `version_min` is there, which is not 0.
+const BCACHE: &[u8] =
+    b"\0\0\0\0\0\0\0\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
+
+const BCACHE_REGISTER: ForeignReader =
+    ForeignReader::First("written to `/sys/fs/bcache/register`, its name makes a device of it");
 
 const UBI: ForeignReader =
     ForeignReader::First("write it to a flash device or `nandsim`, and mount that");

@@ -94,7 +94,9 @@ impl Superblock {
         }
         if raw.s_major != 4 || raw.s_minor != 0 {
             if (1..4).contains(&raw.s_major.get()) {
-                return Err(Error::Unsupported("squashfs before version 4.0"));
+                return Err(Error::Unsupported(
+                    "squashfs before version 4.0, which `unsquashfs` unpacks",
+                ));
             }
             bad!("squashfs version is not 4.0", s_major);
         }

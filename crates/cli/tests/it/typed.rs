@@ -443,6 +443,7 @@ fn images_of_other_kinds_are_named() {
         (0, b"-rom1fs-", "a romfs image", mount),
         (3, b"NTFS    ", "an NTFS image", mount),
         (82, b"FAT32   ", "a FAT image", mount),
+        (0x8001, b"BEA01\x01", "a UDF image", mount),
         (0, b"UBI#", "a UBI image", "nandsim"),
         (
             0,
@@ -456,14 +457,47 @@ fn images_of_other_kinds_are_named() {
         (0, b"\x89RPART\r\n", "a part of an image", "--parts"),
         (0, b"\x89RPATCH\n", "a patch", "restow patch OLD"),
     ] {
-        let mut image = vec![0; 1 << 17];
-        image[at..at + magic.len()].copy_from_slice(magic);
-        fs::write(dir.join("x"), &image).unwrap();
-        for (line, place) in [("ls x", ""), ("ls --image-at 0 x", "at byte 0: ")] {
-            let words = fails(&dir, line);
-            let start = format!("restow: open x: {place}{noun}");
-            assert!(words.starts_with(&start) && words.contains(way), "{words}");
-        }
+        is_named(&dir, &[(at, magic)], noun, way);
+    }
+    let bcache = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
+    let bcachefs = b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
+    for (parts, noun, way) in [
+        (
+            [(3, &b"-FVE-FS-"[..]), (82, b"FAT32   ")],
+            "a BitLocker volume",
+            "cryptsetup open --type bitlk",
+        ),
+        (
+            [(0x1010, b"\x01\0\0\0"), (0x1018, bcache)],
+            "a bcache device",
+            "/sys/fs/bcache/register",
+        ),
+        (
+            [(0x1010, b"\x18\0\x18\0"), (0x1018, bcache)],
+            "a bcachefs image",
+            mount,
+        ),
+        (
+            [(0x1010, b"\x21\x04\x21\x04"), (0x1018, bcachefs)],
+            "a bcachefs image",
+            mount,
+        ),
+    ] {
+        is_named(&dir, &parts, noun, way);
+    }
+}
+
+/// A file of zeros with these parts is called by this noun, with this way out.
+fn is_named(dir: &TempDir, parts: &[(usize, &[u8])], noun: &str, way: &str) {
+    let mut image = vec![0; 1 << 17];
+    for (at, part) in parts {
+        image[*at..at + part.len()].copy_from_slice(part);
+    }
+    fs::write(dir.join("x"), &image).unwrap();
+    for (line, place) in [("ls x", ""), ("ls --image-at 0 x", "at byte 0: ")] {
+        let words = fails(dir, line);
+        let start = format!("restow: open x: {place}{noun}");
+        assert!(words.starts_with(&start) && words.contains(way), "{words}");
     }
 }
 
