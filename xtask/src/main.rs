@@ -213,12 +213,19 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     };
-    let Some((_, task, _)) = TASKS.iter().find(|(task, ..)| *task == name) else {
+    let Some((_, task, help)) = TASKS.iter().find(|(task, ..)| *task == name) else {
         eprintln!("there is no task \"{name}\"; `cargo xtask` lists them");
         return ExitCode::from(2);
     };
+    let arguments: Vec<String> = arguments.collect();
+    // Those with options of their own say so. The others would test all, or install into a folder
+    // of that name.
+    if arguments == ["--help"] && !help.contains("--help") {
+        println!("cargo xtask {name}: {help}");
+        return ExitCode::SUCCESS;
+    }
     let mut report = Report::default();
-    task(&mut report, &arguments.collect::<Vec<_>>());
+    task(&mut report, &arguments);
     report.print();
     if report.failed() {
         ExitCode::FAILURE
