@@ -4,6 +4,7 @@
 use std::vec;
 use std::vec::Vec;
 
+#[cfg(feature = "std")]
 use super::finder::FinderState;
 use crate::{
     Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Dictionary, DoubleFast, Encoder,
