@@ -54,7 +54,7 @@ pub use squashfs::{
     small_tree, squashfs_vectors,
 };
 pub use temp::TempDir;
-pub use tool::{Tool, is_bounded, newer_tool, run, skip, tool};
+pub use tool::{Tool, is_bounded, newer_tool, processor_seconds, run, skip, tool};
 #[cfg(feature = "tree")]
 pub use toy::{Toy, write_toy};
 #[cfg(feature = "tree")]

@@ -6,7 +6,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -153,6 +153,25 @@ pub fn is_bounded(test: &str, seconds: u64) -> bool {
     false
 }
 
+/// The processor time of all threads of this process, in seconds.
+///
+/// # Panics
+///
+/// If `/proc` is not mounted.
+pub fn processor_seconds() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("read /proc/self/stat");
+    ticks_of(&stat) / 100
+}
+
+/// `utime` and `stime` of `/proc/PID/stat`, in hundredths of a second.
+fn ticks_of(stat: &str) -> u64 {
+    let (_, fields) = stat.rsplit_once(") ").expect("it has a name");
+    let times = fields.split(' ').skip(11).take(2);
+    times
+        .map(|field| field.parse::<u64>().expect("it has times"))
+        .sum()
+}
+
 /// Whether everything that can be installed must be present.
 pub(crate) fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
@@ -179,6 +198,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn times_are_found_behind_any_name() {
+        let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 250 31 99 99 20 0 1 0 5";
+        assert_eq!(ticks_of(stat), 281);
+    }
+
+    #[test]
     fn package_is_found_by_the_whole_name() {
         let tools = "# comment\nmkfs.btrfs  btrfs-progs\nbtrfs btrfs-progs\ntar tar\n";
         assert_eq!(package(tools, "mkfs.btrfs"), Some("btrfs-progs"));
@@ -189,9 +214,9 @@ mod tests {
     #[test]
     fn search_takes_files_in_the_order_of_the_path() {
         let dir = crate::TempDir::new();
-        std::fs::create_dir_all(dir.path().join("a/restow-test-tool")).unwrap();
-        std::fs::create_dir(dir.path().join("b")).unwrap();
-        std::fs::write(dir.path().join("b/restow-test-tool"), "").unwrap();
+        fs::create_dir_all(dir.path().join("a/restow-test-tool")).unwrap();
+        fs::create_dir(dir.path().join("b")).unwrap();
+        fs::write(dir.path().join("b/restow-test-tool"), "").unwrap();
         let path = env::join_paths([dir.path().join("a"), dir.path().join("b")]).unwrap();
         let expected = dir.path().join("b/restow-test-tool");
         assert_eq!(find("restow-test-tool", Some(&path)), Some(expected));
