@@ -152,7 +152,7 @@ const BCACHE: &[u8] =
     b"\0\0\0\0\0\0\0\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
 
 const BCACHE_REGISTER: ForeignReader =
-    ForeignReader::First("written to `/sys/fs/bcache/register`, its name makes a device of it");
+    ForeignReader::First("`echo DEVICE > /sys/fs/bcache/register`, for each part, makes a device");
 
 const UBI: ForeignReader =
     ForeignReader::First("write it to a flash device or `nandsim`, and mount that");
