@@ -164,8 +164,14 @@ fn subvolumes_of_images_are_sent() {
         "{commands}"
     );
     let cases = [
-        (&["send", "i.btrfs"][..], "name a subvolume"),
-        (&["send", "i.btrfs:5"], "top level"),
+        (
+            &["send", "i.btrfs"][..],
+            "name a subvolume, as in IMAGE:SUBVOL; `restow info` lists them",
+        ),
+        (
+            &["send", "i.btrfs:5"],
+            "top level of a file system has no name and cannot be sent; `restow copy IMAGE x.stream`",
+        ),
         (&["send", "i.btrfs:gone"], "no subvolume gone"),
         (&["send", "src"], "directory"),
         (&["send", "--proto", "3", "i.btrfs:sub"], "only 1 and 2"),

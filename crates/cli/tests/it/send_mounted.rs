@@ -93,7 +93,10 @@ fn what_cannot_be_sent_is_refused() {
     let refused: [(&[&str], &str); 9] = [
         (&["s"], "not read-only"),
         (&["a/dir"], "only whole subvolumes"),
-        (&["."], "top level"),
+        (
+            &["."],
+            "top level of a file system has no name and cannot be sent; `btrfs subvolume snapshot -r`",
+        ),
         (&["/"], "restow: send /: "),
         (
             &["--proto", "9", "a"],

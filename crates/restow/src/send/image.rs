@@ -312,7 +312,9 @@ fn open_subvolume(
     address.refuse_container_image()?;
     let btrfs = images.open(&address.path, request)?;
     let wanted = address.subvolume.as_ref();
-    let wanted = wanted.ok_or_else(|| Error::refused("name a subvolume, as in IMAGE:SUBVOL"))?;
+    let wanted = wanted.ok_or_else(|| {
+        Error::refused("name a subvolume, as in IMAGE:SUBVOL; `restow info` lists them")
+    })?;
     let id = find_subvolume(&btrfs, wanted, &address.path)?;
     if btrfs.is_logged(id)? {
         refuse!(
@@ -326,7 +328,9 @@ fn open_subvolume(
     let name = path.rsplit(|&byte| byte == b'/').next();
     let name = name.unwrap_or_default().to_vec();
     if name.is_empty() {
-        refuse!("the top level of a file system has no name and cannot be sent");
+        refuse!(
+            "the top level of a file system has no name and cannot be sent; `restow copy IMAGE x.stream` makes a full stream of its files"
+        );
     }
     if !info.is_read_only {
         refuse!(

@@ -183,7 +183,9 @@ impl MountedSubvolume {
             info => info?.ok_or_else(|| Error::refused("the subvolume was deleted"))?,
         };
         if id == linux::TOP_LEVEL {
-            refuse!("the top level of a file system has no name and cannot be sent");
+            refuse!(
+                "the top level of a file system has no name and cannot be sent; `btrfs subvolume snapshot -r` makes a subvolume of its files"
+            );
         }
         if !info.is_read_only {
             refuse!(
