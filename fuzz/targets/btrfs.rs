@@ -7,7 +7,7 @@
 //! listed, with all attributes, and its entries are the same by name as in their list.
 //!
 //! `cargo +nightly fuzz run btrfs`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -18,7 +18,8 @@ use restow_fuzz::limits;
 use testkit::{BtrfsImage, SECTOR};
 use tree::usage::{All, Totals, measure};
 use tree::{
-    CheckOptions, DirEntry, Error, ExtentKind, FileKind, FileSystem, Ino, NoProgress, Parallel, Result,
+    CheckOptions, DirEntry, Error, ExtentKind, FileKind, FileSystem, Ino, NoProgress, Parallel,
+    Result,
 };
 
 const CSUM_TREE: u64 = 7;
@@ -41,7 +42,10 @@ struct Good {
 static GOOD: LazyLock<[Good; 3]> = LazyLock::new(|| {
     let image = |name: &[u8]| unpacked(name);
     [
-        Good::new(vec![image(include_bytes!("../../crates/btrfs/testdata/small.zst"))]).summed(),
+        Good::new(vec![image(include_bytes!(
+            "../../crates/btrfs/testdata/small.zst"
+        ))])
+        .summed(),
         Good::new(vec![image(include_bytes!("../images/log.zst"))]),
         Good::new(vec![
             image(include_bytes!("../images/raid0.zst")),
@@ -71,7 +75,8 @@ impl Good {
     fn new(devices: Vec<BtrfsImage>) -> Good {
         let fsid = devices[0].bytes(FIRST_SUPERBLOCK + 32, 16);
         let sectors = devices.iter().enumerate();
-        let sectors = sectors.flat_map(|(number, device)| device.sectors().map(move |at| (number, at)));
+        let sectors =
+            sectors.flat_map(|(number, device)| device.sectors().map(move |at| (number, at)));
         let (blocks, data) =
             sectors.partition(|&(number, at)| devices[number].bytes(at + 32, 16) == fsid);
         Good {
@@ -216,7 +221,7 @@ fuzz_target!(|data: &[u8]| {
     let mut findings = 0;
     let options = CheckOptions::EVERYTHING;
     let summary = btrfs.check(options, Parallel::new(1), &NoProgress, &mut |_| {
-        findings += 1
+        findings += 1;
     });
     assert_eq!(
         summary.expect("memory can be read").findings > 0,

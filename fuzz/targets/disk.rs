@@ -4,7 +4,7 @@
 //! Asserts: no panic; what can be opened can be used, or gives an error.
 //!
 //! `cargo +nightly fuzz run disk fuzz/corpus/disk fuzz/seeds/squashfs_read`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use libfuzzer_sys::fuzz_target;
 use restow::{ImageAt, Input, OpenOptions, SourceTree};
@@ -53,7 +53,12 @@ fuzz_target!(|data: &[u8]| {
     let mut mended = data.to_vec();
     mend(&mut mended);
     for bytes in [data, &mended[..]] {
-        for at in [None, Some(ImageAt::Search), Some(ImageAt::Partition(1)), Some(ImageAt::Partition(5))] {
+        for at in [
+            None,
+            Some(ImageAt::Search),
+            Some(ImageAt::Partition(1)),
+            Some(ImageAt::Partition(5)),
+        ] {
             let mut options = OpenOptions::default();
             options.image_at = at;
             if let Ok(source) = SourceTree::of_input(Input::of(bytes.to_vec()), &options) {

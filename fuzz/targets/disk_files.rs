@@ -4,7 +4,7 @@
 //! Asserts: no panic; a part of the disk is as in the whole.
 //!
 //! `cargo +nightly fuzz run disk_files`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use libfuzzer_sys::fuzz_target;
 use restow::{Input, OpenOptions};
@@ -53,7 +53,8 @@ fuzz_target!(|data: &[u8]| {
     if disk.read_exact_at(&mut whole, 0).is_ok() {
         let mut part = vec![0; size / 2];
         let at = size - part.len();
-        disk.read_exact_at(&mut part, at as u64).expect("the whole can be read");
+        disk.read_exact_at(&mut part, at as u64)
+            .expect("the whole can be read");
         assert!(part == whole[at..], "a part is as in the whole");
     }
 });

@@ -4,7 +4,7 @@
 //! questions; and, by the limits below, bounded time and memory.
 //!
 //! `cargo +nightly fuzz run erofs fuzz/corpus/erofs fuzz/seeds/erofs`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use erofs::Erofs;
 use libfuzzer_sys::fuzz_target;

@@ -4,7 +4,7 @@
 //! request.
 //!
 //! `cargo +nightly fuzz run fuse`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,8 +35,14 @@ impl FuseDevice for Script {
     fn send(&self, reply: &[u8]) -> io::Result<()> {
         let word = |at: usize| i32::from_le_bytes(reply[at..at + 4].try_into().expect("4 bytes"));
         assert_eq!(word(0) as usize, reply.len(), "the length of a reply");
-        assert!((-4095..=0).contains(&word(4)) || word(8) == 0, "an error number");
-        assert!(word(4) == 0 || reply.len() == 16 || word(8) == 0, "an error with a body");
+        assert!(
+            (-4095..=0).contains(&word(4)) || word(8) == 0,
+            "an error number"
+        );
+        assert!(
+            word(4) == 0 || reply.len() == 16 || word(8) == 0,
+            "an error with a body"
+        );
         let unique = u64::from_le_bytes(reply[8..16].try_into().expect("8 bytes"));
         assert!(unique <= self.uniques, "no request has that number");
         Ok(())

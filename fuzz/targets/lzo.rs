@@ -5,7 +5,7 @@
 //! encoded decodes to what it was, and does not depend on what the workspace held.
 //!
 //! `cargo +nightly fuzz run lzo fuzz/corpus/lzo fuzz/seeds/lzo`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::cell::RefCell;
 
@@ -48,7 +48,10 @@ fn decode_segments(data: &[u8]) {
     };
     assert!(len <= CAPACITY);
     let mut again = vec![0; CAPACITY];
-    assert_eq!(decoder.decompress(algorithm, &mut again, data).ok(), Some(len));
+    assert_eq!(
+        decoder.decompress(algorithm, &mut again, data).ok(),
+        Some(len)
+    );
     assert_eq!(again[..len], content[..len]);
 }
 

@@ -5,7 +5,7 @@
 //! it was refused or kept; what was refused is as it was; nothing temporary is left.
 //!
 //! `cargo +nightly fuzz run merge`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -111,7 +111,9 @@ fuzz_target!(|bytes: &[u8]| {
         }
         assert!(differing <= done.kept, "{differing} of {}", done.kept);
         assert!(conflict != Conflict::Replace || done.kept == 0);
-        let mut names = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names = fs::read_dir(&to)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
         assert!(names.all(|name| NAMES.iter().any(|known| name == *known)));
     }
 });

@@ -7,7 +7,7 @@
 //! limits below, bounded time and memory.
 //!
 //! `cargo +nightly fuzz run oci fuzz/corpus/oci fuzz/seeds/oci`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,9 +52,7 @@ fn of_notation(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let mut parts = data
-        .split(|&byte| byte == b'~')
-        .take(8);
+    let mut parts = data.split(|&byte| byte == b'~').take(8);
     let json = parts.next().unwrap_or_default();
     let layers: Vec<Vec<u8>> = parts
         .map(|part| match part.split_first() {
@@ -68,7 +66,9 @@ fuzz_target!(|data: &[u8]| {
     }
     // The JSON may name these.
     let mut docker = ImageLayout::docker("app", layers.iter().map(|it| (it.clone(), it.clone())));
-    docker.files.insert("manifest.json".to_owned(), json.to_vec());
+    docker
+        .files
+        .insert("manifest.json".to_owned(), json.to_vec());
     read(&docker, LayoutKind::Docker);
     let mut oci = ImageLayout::of(layers);
     oci.files.insert("index.json".to_owned(), json.to_vec());

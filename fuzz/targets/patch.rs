@@ -3,10 +3,10 @@
 //! Asserts: no panic; a result has the SHA-256 of the header; and, by its memory, bounded time.
 //!
 //! `cargo +nightly fuzz run patch`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
-use patch::{ApplyOptions, Destination, Patch};
 use libfuzzer_sys::fuzz_target;
+use patch::{ApplyOptions, Destination, Patch};
 use tree::{MemoryResult, NoProgress, sha256};
 
 /// Bytes of a new file that are written, and of the buffers.
@@ -49,7 +49,10 @@ fuzz_target!(|data: &[u8]| {
     let result = MemoryResult::default();
     let destination = Destination::of(result.output());
     let options = ApplyOptions::default().memory_bytes(BYTES_MAX);
-    if patch.apply(&old, destination, &options, &NoProgress).is_ok() {
+    if patch
+        .apply(&old, destination, &options, &NoProgress)
+        .is_ok()
+    {
         assert_eq!(sha256(&result.take()), header.new_sha256);
     }
 });

@@ -3,7 +3,7 @@
 //! Asserts: nothing outside of the target changes; an image that is received is without findings.
 //!
 //! `cargo +nightly fuzz run receive`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::fs;
 
@@ -15,7 +15,11 @@ use tree::{NoProgress, Parallel};
 
 fuzz_target!(|data: &[u8]| {
     let dir = TempDir::new();
-    let (to, outside, image) = (dir.join("a/to"), dir.join("outside"), dir.join("image.btrfs"));
+    let (to, outside, image) = (
+        dir.join("a/to"),
+        dir.join("outside"),
+        dir.join("image.btrfs"),
+    );
     fs::create_dir_all(&to).unwrap();
     fs::create_dir(&outside).unwrap();
     let options = ReceiveOptions::new(Parallel::new(1));
@@ -28,8 +32,14 @@ fuzz_target!(|data: &[u8]| {
             receiver.receive(&NoProgress, &mut |_| {})
         });
     }
-    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "written outside");
-    let names = fs::read_dir(dir.join("a")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(
+        fs::read_dir(&outside).unwrap().count(),
+        0,
+        "written outside"
+    );
+    let names = fs::read_dir(dir.join("a"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), ["to"], "written outside");
     if image.exists() {
         let findings = restow::check(&image, &NoProgress, &mut |finding| panic!("{finding:?}"));

@@ -4,7 +4,7 @@
 //! again in the middle of a command has the same commands as one that is not.
 //!
 //! `cargo +nightly fuzz run replay`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! file; any other part is refused, and stays as it is.
 //!
 //! `cargo +nightly fuzz run resume`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::fs;
 use std::io::Write;

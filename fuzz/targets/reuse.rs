@@ -3,7 +3,7 @@
 //! Asserts: whatever the older image holds, the copy is the source.
 //!
 //! `cargo +nightly fuzz run reuse`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::fs;
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! that which was compressed.
 //!
 //! `cargo +nightly fuzz run seekable`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use libfuzzer_sys::fuzz_target;
 use tree::{ReadAt, Seekable};
@@ -49,7 +49,9 @@ fuzz_target!(|data: &[u8]| {
     if read.is_ok() {
         let mut part = vec![0; size / 2];
         let at = size - part.len();
-        seekable.read_exact_at(&mut part, at as u64).expect("the whole can be read");
+        seekable
+            .read_exact_at(&mut part, at as u64)
+            .expect("the whole can be read");
         assert!(part == whole[at..], "a part is as in the whole");
     }
 });

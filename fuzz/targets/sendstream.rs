@@ -6,7 +6,7 @@
 //! stream; what verifies converts to any form, verifies again, and has as many other commands.
 //!
 //! `cargo +nightly fuzz run sendstream`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use codec::Settings;
 use libfuzzer_sys::fuzz_target;
@@ -87,7 +87,13 @@ fuzz_target!(|data: &[u8]| {
         2 => Recode::Encode(Settings::Lzo),
         _ => Recode::Encode(Settings::Zstd { level: 1 }),
     };
-    let options = ConvertOptions::default().version(Version::parse(u32::from(settings >> 3 & 3))).recode(recode).drops_fileattr(true).drops_verity(true).trusts_holes(true).zeros_bytes_max(1 << 20);
+    let options = ConvertOptions::default()
+        .version(Version::parse(u32::from(settings >> 3 & 3)))
+        .recode(recode)
+        .drops_fileattr(true)
+        .drops_verity(true)
+        .trusts_holes(true)
+        .zeros_bytes_max(1 << 20);
     let mut converted = Vec::new();
     let parallel = Parallel::new(1);
     let done = convert(&stream[..], &mut converted, &options, parallel, &NoProgress);

@@ -4,7 +4,7 @@
 //! questions; and, by the limits below, bounded time and memory.
 //!
 //! `cargo +nightly fuzz run squashfs_read fuzz/corpus/squashfs_read fuzz/seeds/squashfs_read`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use libfuzzer_sys::fuzz_target;
 use restow_fuzz::limits;

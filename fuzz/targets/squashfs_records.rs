@@ -4,7 +4,7 @@
 //! The input is a codec and a list of changes: which part of the image, where in it, and what to
 //! put there. So changes reach the records through codec, sizes and references, which arbitrary
 //! bytes hardly pass. Asserts what `squashfs_read` does.
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::cell::RefCell;
 use std::collections::HashMap;

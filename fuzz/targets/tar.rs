@@ -5,7 +5,7 @@
 //! made right, so that what is behind them is reached.
 //!
 //! `cargo +nightly fuzz run tar fuzz/corpus/tar fuzz/seeds/tar`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::sync::Arc;
 
@@ -30,7 +30,9 @@ fn mend(bytes: &mut [u8]) {
         header[148..156].fill(b' ');
         let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
         header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-        let digits = header[124..136].iter().take_while(|byte| (b'0'..=b'7').contains(byte));
+        let digits = header[124..136]
+            .iter()
+            .take_while(|byte| (b'0'..=b'7').contains(byte));
         let len = digits.fold(0usize, |len, digit| len * 8 + usize::from(digit - b'0'));
         at += BLOCK + len.min(bytes.len()).next_multiple_of(BLOCK);
     }
@@ -74,7 +76,10 @@ fn manifest(fs: &dyn FileSystem) -> String {
 
 fn read_cpio(data: &[u8]) {
     let archive = Arc::new([b"070701", data].concat());
-    let options = TarOptions { skip_damaged: data.first() == Some(&0), ..TarOptions::default() };
+    let options = TarOptions {
+        skip_damaged: data.first() == Some(&0),
+        ..TarOptions::default()
+    };
     if let Ok(fs) = Tar::open_cpio(archive, limits(), options, &std::env::temp_dir()) {
         let _ = testkit::use_all(&fs, &limits());
     }

@@ -2,7 +2,7 @@
 //! these lines.
 //!
 //! `cargo +nightly fuzz run undump fuzz/corpus/undump fuzz/seeds/undump`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use libfuzzer_sys::fuzz_target;
 use sendstream::{StreamReader, json};

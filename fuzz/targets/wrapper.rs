@@ -5,7 +5,7 @@
 //! destination of exactly its length (of LZ4, only if its last match is not too near to its end).
 //!
 //! `cargo +nightly fuzz run wrapper fuzz/corpus/wrapper fuzz/seeds/wrapper`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use std::io::{self, Read, Write};
 
@@ -41,7 +41,7 @@ struct Pieces<'a>(&'a [u8], usize);
 impl Read for Pieces<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.1 += 1;
-        if self.1 % 5 == 0 {
+        if self.1.is_multiple_of(5) {
             return Err(io::ErrorKind::Interrupted.into());
         }
         let len = (1 + self.1 % 7).min(buf.len()).min(self.0.len());
@@ -60,7 +60,11 @@ fn stream(wrapper: Wrapper, data: &[u8]) {
         Ok(done) => Ok(*done),
         Err(error) => Err(error.kind()),
     };
-    assert_eq!(words(&first), words(&second), "{first:?}, in pieces {second:?}");
+    assert_eq!(
+        words(&first),
+        words(&second),
+        "{first:?}, in pieces {second:?}"
+    );
     if let Ok(done) = first {
         assert_eq!(done.bytes, whole.0.len() as u64);
         assert!(whole == pieces);

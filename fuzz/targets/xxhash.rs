@@ -1,7 +1,7 @@
 //! Arbitrary bytes, hashed in pieces.
 //!
 //! Asserts: any pieces give what one shot gives, and that is what another implementation gives.
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use libfuzzer_sys::fuzz_target;
 use xxhash::{Xxh32, Xxh64, xxh32, xxh64};

@@ -10,7 +10,7 @@
 //! What has no magic number is tried without, and what is corrupt alone is tried with a dictionary.
 //!
 //! `cargo +nightly fuzz run zstd_decode fuzz/corpus/zstd_decode crates/zstd/testdata`
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
@@ -19,7 +19,11 @@ use zstd::{
 };
 use zstd_safe::{DParameter, FrameFormat, ResetDirective};
 
-#[allow(dead_code, unused_imports, reason = "the tests of the crate use all of it")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the tests of the crate use all of it"
+)]
 #[path = "../../crates/zstd/tests/it/assemble/mod.rs"]
 mod assemble;
 #[path = "../../crates/zstd/tests/it/reference.rs"]
@@ -196,7 +200,11 @@ impl Workspaces {
         let mut decoder = Decoder::new(options, &mut self.stream).expect("it is large enough");
         if let Ok(decoded) = decoder.decompress_range(start as u64, &mut part, data) {
             let (part, rest) = part.split_at(decoded.written);
-            assert_eq!(part, &content[start..start + part.len()], "the range's content");
+            assert_eq!(
+                part,
+                &content[start..start + part.len()],
+                "the range's content"
+            );
             assert!(is_untouched(rest), "written beyond the end");
         }
     }
@@ -204,7 +212,8 @@ impl Workspaces {
     fn through_c(&mut self, data: &[u8], how: As) -> Result<Vec<u8>, &'static str> {
         let c = &mut self.c;
         let name = zstd_safe::get_error_name;
-        c.reset(ResetDirective::SessionAndParameters).map_err(name)?;
+        c.reset(ResetDirective::SessionAndParameters)
+            .map_err(name)?;
         match how {
             As::Frames => {}
             As::Magicless => {
@@ -221,11 +230,7 @@ impl Workspaces {
 }
 
 /// The content by a stream whose pieces follow from the input.
-fn in_pieces(
-    data: &[u8],
-    options: DecodeOptions,
-    workspace: &mut [u8],
-) -> Result<Vec<u8>, Error> {
+fn in_pieces(data: &[u8], options: DecodeOptions, workspace: &mut [u8]) -> Result<Vec<u8>, Error> {
     let mut state = xxhash::xxh64(data, 1);
     let mut size = || {
         state = state

@@ -8,7 +8,7 @@
 //!
 //! The first byte is the level, the second what is done to the content, the third what becomes of
 //! the stream.
-#![no_main]
+#![cfg_attr(not(test), no_main)]
 
 use libfuzzer_sys::fuzz_target;
 use zstd::{

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(changed.touched, ["crates/squashfs"]);
         assert_eq!(
             changed.dependent,
-            ["crates/plan", "crates/restow", "crates/cli"]
+            ["crates/plan", "crates/restow", "crates/cli", "fuzz/smoke"]
         );
     }
 

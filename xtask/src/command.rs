@@ -79,11 +79,6 @@ pub(crate) fn limited_work(command: &Command, seconds: u64) -> Command {
     limited(&behind(&["sh", "-c", &limit], command), 20 * seconds)
 }
 
-/// The same command, which takes the time that others leave to it.
-pub(crate) fn yielding(command: &Command) -> Command {
-    behind(&["nice", "-n", "19"], command)
-}
-
 /// The same command, started by a program that is called with these words before it.
 fn behind(words: &[&str], command: &Command) -> Command {
     let mut whole = Command::new(words[0]);

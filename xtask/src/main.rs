@@ -138,11 +138,6 @@ const TASKS: &[(&str, Task, &str)] = &[
         "licences, bans and sources of outside crates (cargo-deny)",
     ),
     (
-        "fuzz-smoke",
-        fuzz::smoke,
-        "some seconds of each fuzz target, without a sanitizer",
-    ),
-    (
         "miri",
         test::miri,
         "the codecs' tests under Miri (nightly); arguments go to `cargo miri test`",

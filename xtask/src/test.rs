@@ -7,7 +7,7 @@ use crate::command::{cargo, line_of, nightly, output_of, package, run, run_tests
 use crate::environment::{is_ci, root};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Binary, Suite};
-use crate::{check, fuzz, kmod, tidy, tools};
+use crate::{check, kmod, tidy, tools};
 
 /// How long `cargo xtask test` may take on two cores, from a clone, in seconds.
 #[cfg(test)]
@@ -25,6 +25,7 @@ const SHARES: &[(&str, u64)] = &[
     ("documentation", 26),
     ("cargo-deny", 46),
     ("actionlint", 8),
+    ("crates of fuzz", 2),
     ("build", 235),
     ("crates/xxhash", 2),
     ("crates/lzo", 5),
@@ -49,6 +50,7 @@ const SHARES: &[(&str, u64)] = &[
     ("crates/testkit", 2),
     ("bench", 13),
     ("bench/zstd-portable", 13),
+    ("fuzz/smoke", 10),
     ("xtask", 4),
     ("tests in documentation", 14),
     ("features of zstd", 65),
@@ -56,7 +58,6 @@ const SHARES: &[(&str, u64)] = &[
     ("kernel", 140),
     ("kmod", 27),
     ("kmod-boot", 18),
-    ("fuzz-smoke", 190),
 ];
 
 /// The crates whose tests would wait for the disk most of the time. Those of the others meet one,
@@ -117,13 +118,21 @@ const BARE_TARGETS: [&str; 3] = [
 /// Everything that this machine can run.
 pub(crate) fn test(report: &mut Report, _: &[String]) {
     report.budget(SHARES);
-    // Steps that fetch, wait for Linux or run on one processor leave time for it.
-    let fuzz_targets = thread::spawn(fuzz::build);
     report.step("tools", tools::ensure);
     check::style(report);
     report.step("documentation", check::documentation);
     check::deny(report, &[]);
     check::workflows(report);
+    report.step("crates of fuzz", || {
+        let fetch = [
+            "fetch",
+            "--quiet",
+            "--locked",
+            "--manifest-path",
+            "fuzz/Cargo.toml",
+        ];
+        run(&mut cargo(fetch))
+    });
     let mut binaries = Vec::new();
     report.step("build", || build(&["--workspace"], &mut binaries));
     let members = match tidy::members(&root()) {
@@ -154,9 +163,6 @@ pub(crate) fn test(report: &mut Report, _: &[String]) {
         },
     });
     kmod::steps(report);
-    fuzz::smoke_with(report, || {
-        fuzz_targets.join().expect("it returns its errors")
-    });
 }
 
 /// The tests that mount, in private mount namespaces. They are built as the user who calls and run

@@ -68,6 +68,25 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("zstd-portable", &["xxhash"]),
+    (
+        "smoke",
+        &[
+            "btrfs",
+            "codec",
+            "erofs",
+            "fuse",
+            "lzo",
+            "oci",
+            "patch",
+            "restow",
+            "sendstream",
+            "squashfs",
+            "tree",
+            "xxhash",
+            "zstd",
+            "zstd-portable",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

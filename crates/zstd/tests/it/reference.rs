@@ -4,8 +4,8 @@
 //! It shares only the table construction of the assembler, and tells the faults that libzstd
 //! overlooks from all others.
 
-use crate::assemble::{Counts, Huffman, LITERAL_LENGTHS, MATCH_LENGTHS, OFFSETS};
-use crate::assemble::{LITERAL_LENGTH_BITS, MATCH_LENGTH_BITS};
+use super::assemble::{Counts, Huffman, LITERAL_LENGTHS, MATCH_LENGTHS, OFFSETS};
+use super::assemble::{LITERAL_LENGTH_BITS, MATCH_LENGTH_BITS};
 
 /// Why there is no content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ fn frame(src: &mut Source, capacity: usize) -> Result<Vec<u8>> {
     if content_size.is_some_and(|size| size != content.len() as u64) {
         return Err(Broken);
     }
-    if checksum && src.take(4)? != crate::assemble::checksum(&content) {
+    if checksum && src.take(4)? != super::assemble::checksum(&content) {
         return Err(Broken);
     }
     Ok(content)
