@@ -1,11 +1,13 @@
 //! What is run at each change, and the checks that run no test.
 
+use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::campaign::page;
 use crate::changed::{self, Changed};
-use crate::command::{cargo, limited, run, run_tests};
+use crate::command::{cargo, limited, output_of, run, run_tests};
 use crate::environment::{is_ci, root};
 use crate::outcome::{Outcome, Report};
 use crate::suite::{self, Binary, Suite};
@@ -20,6 +22,9 @@ const DOC_TESTS_SECONDS_MAX: u64 = 600;
 
 /// What cargo-deny checks here; advisories need the network.
 const DENY_CHECKS: [&str; 3] = ["bans", "licenses", "sources"];
+
+/// What the last run of cargo-deny that passed has looked at.
+const DENY_PASSED: &str = "deny.passed";
 
 /// Formatting, tidy, lints, and the tests of the crates that a change concerns.
 pub(crate) fn check(report: &mut Report, _: &[String]) {
@@ -84,15 +89,64 @@ pub(crate) fn tidy(report: &mut Report, _: &[String]) {
     });
 }
 
-/// Licences, bans and sources of the outside crates.
+/// Licences, bans and sources of the outside crates. What passes is written down for
+/// [`changed_crates`].
 pub(crate) fn deny(report: &mut Report, _: &[String]) {
-    report.step("cargo-deny", || match tools::cargo_deny() {
+    report.step("cargo-deny", || {
+        let mut outcome = run_deny();
+        if outcome.failed.is_empty() && outcome.skipped.is_empty() {
+            let written = deny_inputs().and_then(|inputs| {
+                fs::write(root().join(DENY_PASSED), inputs).map_err(|error| error.to_string())
+            });
+            outcome.failed.extend(written.err());
+        }
+        outcome
+    });
+}
+
+/// The same, if anything has changed that the verdict depends on: cargo-deny takes a minute to
+/// build, and the sources of outside crates never change.
+pub(crate) fn changed_crates(report: &mut Report) {
+    report.step("cargo-deny", || {
+        let inputs = deny_inputs();
+        match fs::read_to_string(root().join(DENY_PASSED)) {
+            Ok(passed) if inputs == Ok(passed.clone()) => Outcome::passed(),
+            _ => {
+                let mut outcome = run_deny();
+                let note = format!("{DENY_PASSED} is of other crates: cargo xtask deny writes it");
+                outcome.notes.push(note);
+                outcome
+            }
+        }
+    });
+}
+
+fn run_deny() -> Outcome {
+    match tools::cargo_deny() {
         Ok(mut deny) => run(deny
             .args(["--log-level", "error", "check"])
             .args(DENY_CHECKS)),
         Err(reason) if is_ci() => Outcome::failed(reason),
         Err(reason) => Outcome::skipped(reason),
-    });
+    }
+}
+
+/// What git calls the content of each file that cargo-deny looks at.
+fn deny_inputs() -> Result<String, String> {
+    let members = tidy::members(&root()).map_err(|error| format!("read manifests: {error}"))?;
+    let manifests = members
+        .iter()
+        .map(|member| member.folder.clone() + "/Cargo.toml");
+    let mut files = ["Cargo.lock", "Cargo.toml", "deny.toml"]
+        .map(str::to_owned)
+        .to_vec();
+    files.extend(manifests);
+    let mut git = Command::new("git");
+    let hashes = output_of(git.arg("hash-object").args(&files).current_dir(root()))?;
+    let lines = hashes.lines().zip(&files);
+    Ok(lines
+        .map(|(hash, file)| format!("{hash} {file}\n"))
+        .collect())
 }
 
 /// The workflows have no mistake that actionlint knows.

@@ -121,7 +121,7 @@ pub(crate) fn test(report: &mut Report, _: &[String]) {
     report.step("tools", tools::ensure);
     check::style(report);
     report.step("documentation", check::documentation);
-    check::deny(report, &[]);
+    check::changed_crates(report);
     check::workflows(report);
     report.step("crates of fuzz", || {
         let fetch = [
