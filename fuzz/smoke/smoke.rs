@@ -107,20 +107,15 @@ fn smoke(module: &str, target: fn(&[u8])) {
 }
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = here.join("../seeds").join(name);
     let more = MORE_SEEDS.iter().filter(|(target, _)| *target == name);
+    let more = more.map(|(_, folder)| here.join(folder));
     let mut paths: Vec<PathBuf> = Vec::new();
-    for folder in more
-        .map(|(_, folder)| Path::new(folder).to_owned())
-        .chain([Path::new("../seeds").join(name)])
-    {
-        // Some targets need none.
-        let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
-        paths.extend(
-            files
-                .into_iter()
-                .flatten()
-                .map(|file| file.expect("read a folder").path()),
-        );
+    // Some targets need none.
+    for folder in more.chain(own.is_dir().then_some(own)) {
+        let files = fs::read_dir(folder).expect("read a folder of seeds");
+        paths.extend(files.map(|file| file.expect("read a folder of seeds").path()));
     }
     paths.sort();
     let read = |path| fs::read(path).expect("read a seed");

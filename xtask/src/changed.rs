@@ -11,7 +11,7 @@ use crate::tidy::{Dependency, Member};
 const OF_ALL_CRATES: &[&str] = &["Cargo.toml", "Cargo.lock", "clippy.toml", ".cargo/"];
 
 /// Files outside of the crates, and the crate whose tests read them.
-const READ_BY_TESTS: &[(&str, &str)] = &[("README.md", "crates/cli")];
+const READ_BY_TESTS: &[(&str, &str)] = &[("README.md", "crates/cli"), ("fuzz/", "fuzz/smoke")];
 
 /// The crates that a change concerns, by their folders.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -138,6 +138,11 @@ mod tests {
                 .iter()
                 .any(|folder| folder == "crates/zstd")
         );
+    }
+
+    #[test]
+    fn a_fuzz_target_is_tried() {
+        assert_eq!(changed("fuzz/targets/lzo.rs").touched, ["fuzz/smoke"]);
     }
 
     #[test]
