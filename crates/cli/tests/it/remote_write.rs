@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 
 use testkit::{ObjectServer, Rng, StoreManner, TempDir, cases};
 
@@ -227,6 +227,16 @@ type Manners = dyn Fn(u32, &str) -> StoreManner + Send + Sync;
 
 /// Runs a command against a store that knows its process.
 fn watched(dir: &TempDir, line: &str, manners: Box<Manners>) -> (ObjectServer, Output) {
+    watched_until(dir, line, manners, |_, _| ())
+}
+
+/// The same, with something to do while the process runs.
+fn watched_until(
+    dir: &TempDir,
+    line: &str,
+    manners: Box<Manners>,
+    meanwhile: impl FnOnce(&ObjectServer, u32),
+) -> (ObjectServer, Output) {
     let process = Arc::new(Mutex::new(0));
     let seen = Arc::clone(&process);
     let server = ObjectServer::with(move |_, line| {
@@ -247,6 +257,7 @@ fn watched(dir: &TempDir, line: &str, manners: Box<Manners>) -> (ObjectServer, O
     let child = child.stderr(Stdio::piped()).spawn().unwrap();
     *locked = child.id();
     drop(locked);
+    meanwhile(&server, child.id());
     let output = child.wait_with_output().unwrap();
     (server, output)
 }
@@ -258,15 +269,22 @@ fn kill(process: u32, name: &str) {
     let _ = kill.output();
 }
 
-/// Runs a copy that gets a signal when it sends a part.
+/// Runs a copy that gets a signal when the store has its second part and not its third.
 fn stopped(dir: &TempDir, name: &'static str, line: &str) -> (ObjectServer, Output) {
-    let manners = move |process, line: &str| {
+    let (signalled, waits) = mpsc::channel::<()>();
+    let waits = Mutex::new(waits);
+    let manners = move |_, line: &str| {
         if line.contains("partNumber=3") {
-            kill(process, name);
+            // Until the other end is dropped.
+            let _ = waits.lock().unwrap().recv();
         }
         StoreManner::Obeys
     };
-    watched(dir, line, Box::new(manners))
+    watched_until(dir, line, Box::new(manners), |server, process| {
+        server.wait_for_a_part();
+        kill(process, name);
+        drop(signalled);
+    })
 }
 
 /// A copy that is killed at any request, which the store does or loses, is continued by the next.
