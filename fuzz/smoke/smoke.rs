@@ -61,7 +61,7 @@ mod targets {
     mod zstd_encode;
 }
 
-/// What libFuzzer is told in campaigns.
+/// The limits of libFuzzer in campaigns.
 const MEMORY_KIB_MAX: u64 = 1 << 20;
 const SECONDS_MAX: u64 = 10;
 

@@ -108,16 +108,14 @@ pub(crate) fn deny(report: &mut Report, _: &[String]) {
 /// build, and the sources of outside crates never change.
 pub(crate) fn changed_crates(report: &mut Report) {
     report.step("cargo-deny", || {
-        let inputs = deny_inputs();
-        match fs::read_to_string(root().join(DENY_PASSED)) {
-            Ok(passed) if inputs == Ok(passed.clone()) => Outcome::passed(),
-            _ => {
-                let mut outcome = run_deny();
-                let note = format!("{DENY_PASSED} is of other crates: cargo xtask deny writes it");
-                outcome.notes.push(note);
-                outcome
-            }
+        let passed = fs::read_to_string(root().join(DENY_PASSED));
+        if passed.is_ok_and(|passed| deny_inputs() == Ok(passed)) {
+            return Outcome::passed();
         }
+        let mut outcome = run_deny();
+        let note = format!("{DENY_PASSED} is of other crates: cargo xtask deny writes it");
+        outcome.notes.push(note);
+        outcome
     });
 }
 
