@@ -219,44 +219,46 @@ fn panics(what: &str, functions: &BTreeMap<String, Function>) -> usize {
     panics
 }
 
+/// Checks the frames of the crate with `features`, the deepest chain and the places that panic.
+#[cfg(target_arch = "x86_64")]
+fn check(features: &[&str], frame_max: usize, panics_max: usize) {
+    let (what, functions) = (features.join(","), functions(features));
+    let frame = largest_frame(&what, &functions);
+    assert!(frame <= frame_max, "{what}: a frame of {frame} bytes");
+    let depth = deepest_chain(&what, &functions);
+    assert!(depth < DEPTH_MAX, "{what}: {depth} bytes of stack");
+    let panics = panics(&what, &functions);
+    assert!(panics <= panics_max, "{what}: {panics} panics");
+}
+
+/// With the standard library the kernels are there twice, for processors with BMI and for others;
+/// those of a build without it are the second ones, and the kernel's are looked at in its modules.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn every_frame_of_the_decoder() {
-    // Safe code asks where the kernels have proofs.
-    for (features, panics_max) in [
-        (&["arch", "decompress", "alloc", "std"][..], 0),
-        (&["arch", "decompress"], 0),
-        (&["decompress"], 13),
-    ] {
-        let (what, functions) = (features.join(","), functions(features));
-        let frame = largest_frame(&what, &functions);
-        assert!(frame <= FRAME_MAX, "{what}: a frame of {frame} bytes");
-        let depth = deepest_chain(&what, &functions);
-        assert!(depth <= DEPTH_MAX, "{what}: {depth} bytes of stack");
-        let panics = panics(&what, &functions);
-        assert!(panics <= panics_max, "{what}: {panics} panics");
-    }
+    check(&["arch", "decompress", "alloc", "std"], FRAME_MAX, 0);
+}
+
+/// Safe code asks where the kernels have proofs.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn every_frame_of_the_safe_decoder() {
+    check(&["decompress"], FRAME_MAX, 13);
 }
 
 /// Its frames are larger than the decoder's: that of what a block is planned with, and without
-/// kernels that of the lazy search. It goes no deeper than the decoder may.
+/// kernels that of the lazy search. It goes no deeper than the decoder may, with the largest frame
+/// and as many panics as there were when this was written.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn every_frame_of_the_encoder() {
-    // With the largest frame and as many panics as there were when this was written.
-    for (features, frame_max, panics_max) in [
-        (&["arch", "compress", "alloc", "std"][..], 496, 358),
-        (&["arch", "compress"], 496, 365),
-        (&["compress"], 640, 1484),
-    ] {
-        let (what, functions) = (features.join(","), functions(features));
-        let frame = largest_frame(&what, &functions);
-        let depth = deepest_chain(&what, &functions);
-        assert!(frame <= frame_max, "{what}: a frame of {frame} bytes");
-        assert!(depth < DEPTH_MAX, "{what}: {depth} bytes of stack");
-        let panics = panics(&what, &functions);
-        assert!(panics <= panics_max, "{what}: {panics} panics");
-    }
+    check(&["arch", "compress", "alloc", "std"], 496, 358);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn every_frame_of_the_safe_encoder() {
+    check(&["compress"], 640, 1484);
 }
 
 const PAINTED: usize = 32 * 1024;
