@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
-// The documentation speaks of both.
 #![cfg_attr(
     not(all(feature = "compress", feature = "decompress")),
-    allow(rustdoc::broken_intra_doc_links)
+    allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "the documentation speaks of both"
+    )
 )]
 #![cfg_attr(not(feature = "arch"), forbid(unsafe_code))]
 #![cfg_attr(feature = "arch", deny(unsafe_code))]

@@ -267,7 +267,7 @@ impl<W: WorkspaceMemory> Compressor<W> {
     }
 
     /// Lets the next frame begin at this index, as after many frames.
-    #[cfg(all(test, feature = "std", feature = "decompress"))]
+    #[cfg(all(test, feature = "decompress"))]
     pub(super) fn skip_to(&mut self, index: u32) {
         assert!(self.next_index != 0 && self.next_index <= index);
         self.next_index = index;

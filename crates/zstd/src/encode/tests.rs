@@ -4,7 +4,6 @@
 use std::vec;
 use std::vec::Vec;
 
-#[cfg(feature = "std")]
 use super::finder::FinderState;
 use crate::{
     Compressor, DECOMPRESS_WORKSPACE_SIZE, DecodeOptions, Dictionary, DoubleFast, Encoder,
@@ -208,7 +207,6 @@ fn a_destination_of_the_frames_length_does() {
 /// The frame in which indexes are lowered, in each of its blocks, is that of a fresh compressor: of
 /// windows that slide, of content that is sorted, and after a dictionary.
 #[test]
-#[cfg(feature = "std")] // with other features the code is the same, and it is the slowest test
 #[cfg_attr(miri, ignore = "takes hours")]
 fn lowered_indexes_change_no_frame() {
     let content = structured(4, 200_000);
