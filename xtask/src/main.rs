@@ -39,6 +39,7 @@ mod upstream;
 
 use std::env;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use outcome::Report;
 
@@ -219,9 +220,9 @@ fn main() -> ExitCode {
         println!("cargo xtask {name}: {help}");
         return ExitCode::SUCCESS;
     }
-    let mut report = Report::default();
+    let (mut report, start) = (Report::default(), Instant::now());
     task(&mut report, &arguments);
-    report.print();
+    report.print(start.elapsed());
     if report.failed() {
         ExitCode::FAILURE
     } else {

@@ -45,7 +45,7 @@ impl Binary {
 
 /// Builds the tests that `arguments` of `cargo test` select, without those in documentation.
 pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Binary>, String> {
-    let mut command = cargo(["test", "--no-run", "--lib", "--bins", "--tests"]);
+    let mut command = cargo(["test", "--no-run", "--tests"]);
     command.args(arguments);
     command.arg("--message-format=json-render-diagnostics");
     let output = command.stderr(Stdio::inherit()).output();
@@ -85,10 +85,19 @@ fn binary(message: &str) -> Result<Option<Binary>, String> {
     }))
 }
 
-/// Which tests of the binaries run, and how.
-pub(crate) struct Suite<'a> {
+/// Binaries whose tests are counted together.
+#[derive(Default)]
+pub(crate) struct Group<'a> {
     /// The words before each test's command.
     pub(crate) prefix: &'a [String],
+    pub(crate) binaries: Vec<Binary>,
+}
+
+/// A test: its group by number, its binary and its name.
+type Place<'a> = (usize, &'a Binary, String);
+
+/// Which tests of the binaries run, and how.
+pub(crate) struct Suite<'a> {
     /// The ignored tests instead of the others.
     pub(crate) ignored: bool,
     /// Only tests whose names contain one of these, unless it is empty.
@@ -108,7 +117,6 @@ pub(crate) struct Suite<'a> {
 impl Default for Suite<'_> {
     fn default() -> Self {
         Suite {
-            prefix: &[],
             ignored: false,
             filters: &[],
             jobs: thread::available_parallelism().map_or(1, usize::from),
@@ -128,50 +136,63 @@ enum Verdict {
 }
 
 impl Suite<'_> {
-    /// Runs the tests of `binaries`.
+    /// Runs the tests of one group.
+    pub(crate) fn run(&self, group: Group<'_>) -> Outcome {
+        self.run_each(&[group]).pop().expect("of each group")
+    }
+
+    /// Runs the tests of all groups in one queue, so that no processor waits for the last test of a
+    /// group, and says what came of each group.
     ///
     /// Tests that report a skip (`testkit::skip`) pass in the harness's eyes; here they are
     /// skipped.
-    pub(crate) fn run(&self, binaries: &[Binary]) -> Outcome {
-        let mut outcome = Outcome::default();
-        let mut tests = Vec::new();
-        for binary in binaries {
-            match self.list(binary) {
-                Ok((wanted, left)) => {
-                    tests.extend(wanted.into_iter().map(|name| (binary, name)));
-                    outcome.left += left;
-                }
-                Err(reason) => outcome.failed.push(reason),
-            }
-        }
+    pub(crate) fn run_each(&self, groups: &[Group<'_>]) -> Vec<Outcome> {
         static RUNS: AtomicUsize = AtomicUsize::new(0);
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        let skips = env::temp_dir().join(format!("restow-skipped-{}-{run}", std::process::id()));
-        let verdicts = self.run_all(&tests, &skips, &mut outcome.notes);
-        let skipped = fs::read_to_string(&skips).unwrap_or_default();
-        let _ = fs::remove_file(&skips);
-        let mut not_started = 0;
-        for ((binary, name), (verdict, time)) in tests.iter().zip(verdicts) {
+        let mut outcomes: Vec<Outcome> = groups.iter().map(|_| Outcome::default()).collect();
+        let (mut tests, mut skips) = (Vec::new(), Vec::new());
+        for (number, (group, outcome)) in groups.iter().zip(&mut outcomes).enumerate() {
+            for binary in &group.binaries {
+                match self.list(group.prefix, binary) {
+                    Ok((wanted, left)) => {
+                        tests.extend(wanted.into_iter().map(|name| (number, binary, name)));
+                        outcome.left += left;
+                    }
+                    Err(reason) => outcome.failed.push(reason),
+                }
+            }
+            let run = RUNS.fetch_add(1, Ordering::Relaxed);
+            let file = format!("restow-skipped-{}-{run}", std::process::id());
+            skips.push(env::temp_dir().join(file));
+        }
+        let run_one = |(number, binary, name): &Place<'_>| {
+            self.run_one(groups[*number].prefix, binary, name, &skips[*number])
+        };
+        let done = self.run_all(&tests, run_one);
+        for ((number, binary, name), (verdict, notes, time)) in tests.iter().zip(done) {
+            let outcome = &mut outcomes[*number];
             let name = format!("{}::{name}", binary.crate_name());
             match verdict {
                 Verdict::Passed => outcome.passed += 1,
                 Verdict::Failed(reason) => outcome.failed.push(format!("{name}{reason}")),
-                Verdict::NotStarted => not_started += 1,
+                Verdict::NotStarted => {
+                    let reason = "no time was left for it; `cargo xtask test` runs it";
+                    outcome.skipped.push(reason.to_owned());
+                }
             }
+            outcome.notes.extend(notes);
             outcome.tests.push(Test { name, time });
         }
-        outcome.count_skips(&skipped);
-        if not_started > 0 {
-            let reason = "no time was left for it; `cargo xtask test` runs it".to_owned();
-            outcome.skipped.extend(vec![reason; not_started]);
+        for (outcome, skips) in outcomes.iter_mut().zip(&skips) {
+            outcome.count_skips(&fs::read_to_string(skips).unwrap_or_default());
+            let _ = fs::remove_file(skips);
         }
-        outcome
+        outcomes
     }
 
     /// The names of the wanted tests, and how many are ignored and not wanted.
-    fn list(&self, binary: &Binary) -> Result<(Vec<String>, usize), String> {
+    fn list(&self, prefix: &[String], binary: &Binary) -> Result<(Vec<String>, usize), String> {
         let ask = |more: &[&str]| {
-            let mut command = self.command(binary, Path::new(""));
+            let mut command = self.command(prefix, binary, Path::new(""));
             command.args(["--list", "--format", "terse"]).args(more);
             let output = command.output();
             let output = output.map_err(|error| format!("{}: {error}", line_of(&command)))?;
@@ -195,36 +216,34 @@ impl Suite<'_> {
         Ok((wanted.collect(), left))
     }
 
-    /// The verdicts, in the order of the tests. What a campaign's tests report is added to `notes`.
+    /// The verdicts in the order of the tests, what a campaign's tests report, and how long each
+    /// took.
     fn run_all(
         &self,
-        tests: &[(&Binary, String)],
-        skips: &Path,
-        notes: &mut Vec<String>,
-    ) -> Vec<(Verdict, Duration)> {
+        tests: &[Place<'_>],
+        run_one: impl Fn(&Place<'_>) -> (Verdict, Vec<String>) + Sync,
+    ) -> Vec<(Verdict, Vec<String>, Duration)> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
-        let reported = Mutex::new(Vec::new());
         let work = || {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some((binary, name)) = tests.get(index) else {
+                let Some(test) = tests.get(index) else {
                     return;
                 };
                 let start = Instant::now();
-                let verdict = if self.until.is_some_and(|until| start >= until) {
-                    Verdict::NotStarted
+                let (verdict, notes) = if self.until.is_some_and(|until| start >= until) {
+                    (Verdict::NotStarted, Vec::new())
                 } else {
-                    let (verdict, lines) = self.run_one(binary, name, skips);
-                    reported.lock().expect("no worker panics").extend(lines);
-                    verdict
+                    run_one(test)
                 };
                 let time = start.elapsed();
                 let mut done = done.lock().expect("no worker panics");
                 if let Verdict::Failed(reason) = &verdict {
+                    let (_, binary, name) = test;
                     println!("{}::{name} failed{reason}", binary.crate_name());
                 }
-                done.push((index, verdict, time));
+                done.push((index, (verdict, notes, time)));
             }
         };
         thread::scope(|scope| {
@@ -232,16 +251,19 @@ impl Suite<'_> {
                 scope.spawn(work);
             }
         });
-        notes.extend(reported.into_inner().expect("no worker panics"));
         let mut done = done.into_inner().expect("no worker panics");
-        done.sort_by_key(|(index, ..)| *index);
-        done.into_iter()
-            .map(|(_, verdict, time)| (verdict, time))
-            .collect()
+        done.sort_by_key(|(index, _)| *index);
+        done.into_iter().map(|(_, what)| what).collect()
     }
 
-    fn run_one(&self, binary: &Binary, name: &str, skips: &Path) -> (Verdict, Vec<String>) {
-        let mut command = self.command(binary, skips);
+    fn run_one(
+        &self,
+        prefix: &[String],
+        binary: &Binary,
+        name: &str,
+        skips: &Path,
+    ) -> (Verdict, Vec<String>) {
+        let mut command = self.command(prefix, binary, skips);
         command.args(["--exact", name]);
         if self.ignored {
             command.arg("--ignored");
@@ -268,9 +290,9 @@ impl Suite<'_> {
     }
 
     /// The start of a command of the binary, with what cargo would give it.
-    fn command(&self, binary: &Binary, skips: &Path) -> Command {
+    fn command(&self, prefix: &[String], binary: &Binary, skips: &Path) -> Command {
         let seconds = self.test_max.as_secs().to_string();
-        let mut words = self.prefix.to_vec();
+        let mut words = prefix.to_vec();
         // It ends the test and all that the test has started.
         words.extend(["timeout", "--kill-after=10", &seconds].map(str::to_owned));
         let mut command = Command::new(&words[0]);
@@ -371,6 +393,13 @@ mod tests {
         (folder, binary)
     }
 
+    fn of(binary: Binary) -> Group<'static> {
+        Group {
+            binaries: vec![binary],
+            ..Group::default()
+        }
+    }
+
     #[test]
     fn hanging_test_is_ended_and_named() {
         let (folder, binary) = stand_in("hangs");
@@ -379,7 +408,7 @@ mod tests {
             cases: Some(7),
             ..Suite::default()
         };
-        let outcome = suite.run(&[binary]);
+        let outcome = suite.run(of(binary));
         fs::remove_dir_all(folder).unwrap();
         assert_eq!(
             outcome.failed,
@@ -392,13 +421,37 @@ mod tests {
     }
 
     #[test]
+    fn each_group_has_its_own_tests_and_skips() {
+        let (folder, binary) = stand_in("groups");
+        let filters = ["s".to_owned()];
+        let suite = Suite {
+            test_max: Duration::from_secs(1),
+            filters: &filters,
+            ..Suite::default()
+        };
+        let prefix = ["env".to_owned()];
+        let with_prefix = Group {
+            prefix: &prefix,
+            binaries: vec![binary.clone()],
+        };
+        let outcomes = suite.run_each(&[of(binary), Group::default(), with_prefix]);
+        fs::remove_dir_all(folder).unwrap();
+        for outcome in [&outcomes[0], &outcomes[2]] {
+            assert_eq!((outcome.passed, outcome.left), (1, 1));
+            assert_eq!(outcome.skipped, ["x::skips: no luck"]);
+            assert_eq!(outcome.tests.len(), 3);
+        }
+        assert_eq!(outcomes[1], Outcome::default());
+    }
+
+    #[test]
     fn tests_without_time_are_counted() {
         let (folder, binary) = stand_in("late");
         let suite = Suite {
             until: Some(Instant::now()),
             ..Suite::default()
         };
-        let outcome = suite.run(&[binary]);
+        let outcome = suite.run(of(binary));
         fs::remove_dir_all(folder).unwrap();
         assert_eq!((outcome.passed, outcome.skipped.len()), (0, 3));
         assert_eq!(outcome.failed, [""; 0]);
@@ -413,13 +466,13 @@ mod tests {
             filters: &filters,
             ..Suite::default()
         };
-        let outcome = suite.run(std::slice::from_ref(&binary));
+        let outcome = suite.run(of(binary.clone()));
         assert_eq!((outcome.passed, outcome.failed.len()), (1, 0));
         let none = Suite {
             filters: &filters,
             ..Suite::default()
         };
-        let outcome = none.run(&[binary]);
+        let outcome = none.run(of(binary));
         fs::remove_dir_all(folder).unwrap();
         assert_eq!((outcome.passed, outcome.left), (0, 1));
     }

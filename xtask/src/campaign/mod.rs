@@ -18,7 +18,7 @@ use crate::environment::root;
 use crate::harness::harness;
 use crate::mutants::mutants;
 use crate::outcome::{Outcome, Report};
-use crate::suite::{self, Suite};
+use crate::suite::{self, Group, Suite};
 use crate::{fuzz, test, tools};
 
 /// How long one test of a campaign may take.
@@ -129,9 +129,12 @@ fn run_tests(crate_name: &str, filter: &str, cases: u64, as_root: bool) -> Outco
         Ok(binaries) => binaries,
         Err(reason) => return Outcome::failed(reason),
     };
-    let of_it: Vec<_> = (binaries.into_iter())
-        .filter(|binary| binary.crate_name() == crate_name)
-        .collect();
+    let of_it = Group {
+        prefix: root_prefix.as_deref().unwrap_or_default(),
+        binaries: (binaries.into_iter())
+            .filter(|binary| binary.crate_name() == crate_name)
+            .collect(),
+    };
     let mut suite = Suite {
         ignored: as_root,
         filters: &[filter.to_owned()],
@@ -140,11 +143,10 @@ fn run_tests(crate_name: &str, filter: &str, cases: u64, as_root: bool) -> Outco
         shows_output: true,
         ..Suite::default()
     };
-    if let Some(prefix) = &root_prefix {
-        suite.prefix = prefix;
+    if as_root {
         suite.jobs = 1;
     }
-    suite.run(&of_it)
+    suite.run(of_it)
 }
 
 /// How long to fuzz: `usual`, unless `RESTOW_MINUTES` is another number.
