@@ -131,7 +131,7 @@ pub(super) fn cells(report: &Report<'_>, index: usize) -> Vec<String> {
             percent(row.bytes)
         ),
         format!("{:.3}", content / row.bytes.value.max(1.0)),
-        format!("{} {}", of_seconds(row.seconds.value), percent(row.seconds)),
+        of_time(row.seconds),
         rate(content / row.seconds.value.max(1e-9)),
         row.decode_rate().map_or(String::from("-"), rate),
         text::of_bytes(row.memory_bytes),
@@ -149,6 +149,15 @@ fn block(row: &CandidateRow) -> String {
         Some(bytes) if row.candidate.coding != Coding::Plain => of_block(bytes),
         _ => String::from("-"),
     }
+}
+
+/// A predicted time. Where the error is larger, as that of a `sync` for a few files, only the
+/// end of the bar says anything.
+fn of_time(range: Range) -> String {
+    if range.error > range.value.max(0.0) {
+        return format!("at most {}", of_seconds(range.value + range.error));
+    }
+    format!("{} {}", of_seconds(range.value), percent(range))
 }
 
 fn percent(range: Range) -> String {
@@ -174,5 +183,18 @@ pub(super) fn of_seconds(seconds: f64) -> String {
         _ if seconds < 99.5 => format!("{seconds:.0} s"),
         _ if seconds < 99.5 * 60.0 => format!("{:.1} min", seconds / 60.0),
         _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_is_not_known_is_a_limit() {
+        let of = |value, error| of_time(Range { value, error });
+        assert_eq!(of(2.0, 0.25), "2.0 s ±12.5%");
+        assert_eq!(of(0.011, 0.102), "at most 0.1 s");
+        assert_eq!(of(0.0, 0.0), "0 ms ");
     }
 }
