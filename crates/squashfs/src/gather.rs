@@ -5,11 +5,12 @@
 //! and fills fragment blocks, which are jobs for the workers again. The layout is that of
 //! [`DataLayout::pack_tails`]: both place tails with a [`TailPacker`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use tree::{ContentReader, FileId, Parallel, Result};
 
 use crate::code_filter::CodeShares;
+use crate::known_files::KnownFiles;
 use crate::options::{Fragments, Options};
 use crate::plan::{BatchItem, BlockJob, DataLayout, FileJobs, PackedTail, TailBatch};
 use crate::tail_packer::TailPacker;
@@ -24,9 +25,6 @@ const BATCH_FILES: usize = 512;
 /// How many earlier files with the same key a file is compared with. There are rarely several,
 /// unless somebody makes them.
 const COMPARED_MAX: u32 = 4;
-/// The tables of known files: a table takes three times its room while it grows, and these do so
-/// one after another.
-const KNOWN_TABLES: usize = 64;
 
 /// The next data in the image.
 enum Unit {
@@ -61,9 +59,9 @@ pub(crate) struct Gather<'a> {
     packer: TailPacker,
     /// The number of the fragment block that is being filled.
     number: u32,
-    /// The first small file with this hash of its content, of which 6 bits choose the table and
-    /// others are the key; of another content with the same key, the next key.
-    known: Vec<HashMap<u32, FileId>>,
+    /// The first small file with this hash of its content; of another content with the same key, the
+    /// next key.
+    known: KnownFiles,
     /// How many files equal an earlier one.
     pub(crate) duplicates: u64,
     /// Buffers for batches, to be reused.
@@ -106,7 +104,7 @@ impl<'a> Gather<'a> {
             },
             packer: TailPacker::new(options.block_bytes.into()),
             number: 0,
-            known: vec![HashMap::new(); KNOWN_TABLES],
+            known: KnownFiles::new(),
             duplicates: 0,
             free: Vec::new(),
             scratch: vec![0; SMALL_BYTES as usize],
@@ -198,20 +196,16 @@ impl<'a> Gather<'a> {
     /// Puts a file into the fragment block, unless it equals an earlier one.
     fn pack(&mut self, part: &PackedTail, bytes: &[u8]) -> Result<()> {
         if part.is_hashed {
-            let table = (part.hash >> 32) as usize % KNOWN_TABLES;
             for more in 0..COMPARED_MAX {
                 let key = (part.hash as u32).wrapping_add(more);
-                match self.known[table].get(&key).copied() {
+                match self.known.get_or_insert(part.hash >> 32, key, part.file) {
                     Some(original) if self.is_equal(original, bytes)? => {
                         self.plan.show(part.file, original);
                         self.duplicates += 1;
                         return Ok(());
                     }
                     Some(_) => {}
-                    None => {
-                        self.known[table].insert(key, part.file);
-                        break;
-                    }
+                    None => break,
                 }
             }
         }

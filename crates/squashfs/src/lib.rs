@@ -28,6 +28,7 @@ mod image;
 mod image_writer;
 mod inode;
 mod inode_numbers;
+mod known_files;
 mod lookup_table;
 mod metadata;
 mod options;
