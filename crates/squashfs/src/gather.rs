@@ -59,8 +59,8 @@ pub(crate) struct Gather<'a> {
     packer: TailPacker,
     /// The number of the fragment block that is being filled.
     number: u32,
-    /// The first small file with this hash of its content; of another content with the same key, the
-    /// next key.
+    /// The first small file with this hash of its content; one of another content with the same key
+    /// has the next key.
     known: KnownFiles,
     /// How many files equal an earlier one.
     pub(crate) duplicates: u64,
@@ -198,7 +198,7 @@ impl<'a> Gather<'a> {
         if part.is_hashed {
             for more in 0..COMPARED_MAX {
                 let key = (part.hash as u32).wrapping_add(more);
-                match self.known.get_or_insert(part.hash >> 32, key, part.file) {
+                match self.known.first(part.hash >> 32, key, part.file) {
                     Some(original) if self.is_equal(original, bytes)? => {
                         self.plan.show(part.file, original);
                         self.duplicates += 1;

@@ -15,8 +15,8 @@ const EMPTY: FileId = FileId(u32::MAX);
 /// eighth, where those of the standard library double.
 pub(crate) struct KnownFiles {
     tables: Vec<KeyTable>,
-    /// An odd number by which keys are spread: content can be made so that its keys lie side by side,
-    /// but not their multiples with a number that nobody knows.
+    /// An odd number by which keys are spread: content can be made so that its keys lie side by
+    /// side, but not their products with a number of this process.
     spread: u64,
 }
 
@@ -37,7 +37,7 @@ impl KnownFiles {
 
     /// The file with this key, whose table 6 bits of `high` choose; if there is none, it is `file`
     /// from now on.
-    pub(crate) fn get_or_insert(&mut self, high: u64, key: u32, file: FileId) -> Option<FileId> {
+    pub(crate) fn first(&mut self, high: u64, key: u32, file: FileId) -> Option<FileId> {
         let table = &mut self.tables[high as usize % TABLES];
         let mut place = table.find(key, self.spread);
         if let Some(place) = place
@@ -92,7 +92,7 @@ mod tests {
                 let hash = rng.next_u64() & (u64::MAX >> (64 - bits));
                 let file = FileId(number);
                 let first = *model.entry(hash & 0x3F_FFFF_FFFF).or_insert(file);
-                let found = known.get_or_insert(hash >> 32, hash as u32, file);
+                let found = known.first(hash >> 32, hash as u32, file);
                 assert_eq!(found, Some(first).filter(|first| *first != file));
             }
             for table in &known.tables {
