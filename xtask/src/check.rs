@@ -10,7 +10,7 @@ use crate::changed::{self, Changed};
 use crate::command::{cargo, limited, output_of, run, run_tests};
 use crate::environment::{is_ci, root};
 use crate::outcome::{Outcome, Report};
-use crate::suite::{self, Binary, Group, Suite};
+use crate::suite::{self, Binary, Suite};
 use crate::{tidy, tools};
 
 /// How long `cargo xtask check` may take: no test is started later.
@@ -57,11 +57,7 @@ pub(crate) fn check(report: &mut Report, _: &[String]) {
             until: Some(until),
             ..Suite::default()
         };
-        let group = Group {
-            binaries: of_crate(&binaries, folder),
-            ..Group::default()
-        };
-        report.step(folder, || suite.run(group));
+        report.step(folder, || suite.run(of_crate(&binaries, folder).into()));
     }
     report.step("tests in documentation", doc_tests);
 }

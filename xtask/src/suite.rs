@@ -86,11 +86,20 @@ fn binary(message: &str) -> Result<Option<Binary>, String> {
 }
 
 /// Binaries whose tests are counted together.
-#[derive(Default)]
 pub(crate) struct Group<'a> {
     /// The words before each test's command.
     pub(crate) prefix: &'a [String],
     pub(crate) binaries: Vec<Binary>,
+}
+
+/// They need no words before their commands.
+impl From<Vec<Binary>> for Group<'_> {
+    fn from(binaries: Vec<Binary>) -> Self {
+        Group {
+            prefix: &[],
+            binaries,
+        }
+    }
 }
 
 /// A test: its group by number, its binary and its name.
@@ -393,13 +402,6 @@ mod tests {
         (folder, binary)
     }
 
-    fn of(binary: Binary) -> Group<'static> {
-        Group {
-            binaries: vec![binary],
-            ..Group::default()
-        }
-    }
-
     #[test]
     fn hanging_test_is_ended_and_named() {
         let (folder, binary) = stand_in("hangs");
@@ -408,7 +410,7 @@ mod tests {
             cases: Some(7),
             ..Suite::default()
         };
-        let outcome = suite.run(of(binary));
+        let outcome = suite.run(vec![binary].into());
         fs::remove_dir_all(folder).unwrap();
         assert_eq!(
             outcome.failed,
@@ -434,7 +436,7 @@ mod tests {
             prefix: &prefix,
             binaries: vec![binary.clone()],
         };
-        let outcomes = suite.run_each(&[of(binary), Group::default(), with_prefix]);
+        let outcomes = suite.run_each(&[vec![binary].into(), Vec::new().into(), with_prefix]);
         fs::remove_dir_all(folder).unwrap();
         for outcome in [&outcomes[0], &outcomes[2]] {
             assert_eq!((outcome.passed, outcome.left), (1, 1));
@@ -451,7 +453,7 @@ mod tests {
             until: Some(Instant::now()),
             ..Suite::default()
         };
-        let outcome = suite.run(of(binary));
+        let outcome = suite.run(vec![binary].into());
         fs::remove_dir_all(folder).unwrap();
         assert_eq!((outcome.passed, outcome.skipped.len()), (0, 3));
         assert_eq!(outcome.failed, [""; 0]);
@@ -466,13 +468,13 @@ mod tests {
             filters: &filters,
             ..Suite::default()
         };
-        let outcome = suite.run(of(binary.clone()));
+        let outcome = suite.run(vec![binary.clone()].into());
         assert_eq!((outcome.passed, outcome.failed.len()), (1, 0));
         let none = Suite {
             filters: &filters,
             ..Suite::default()
         };
-        let outcome = none.run(of(binary));
+        let outcome = none.run(vec![binary].into());
         fs::remove_dir_all(folder).unwrap();
         assert_eq!((outcome.passed, outcome.left), (0, 1));
     }

@@ -336,10 +336,7 @@ fn feature_tests() -> Outcome {
         }
         let built = build(&arguments, &mut binaries);
         outcome.failed.extend(built.failed);
-        let mut of_it = Suite::default().run(Group {
-            binaries,
-            ..Group::default()
-        });
+        let mut of_it = Suite::default().run(binaries.into());
         // The same names as before, which say nothing about the features.
         for test in &mut of_it.tests {
             test.name += &format!(" ({features})");
