@@ -39,39 +39,37 @@ impl KnownFiles {
     /// from now on.
     pub(crate) fn first(&mut self, high: u64, key: u32, file: FileId) -> Option<FileId> {
         let table = &mut self.tables[high as usize % TABLES];
-        let mut place = table.find(key, self.spread);
-        if let Some(place) = place
-            && table.places[place].1 != EMPTY
-        {
-            return Some(table.places[place].1);
-        }
         if table.used + table.used / 7 >= table.places.len() {
             table.grow(self.spread);
-            place = table.find(key, self.spread);
         }
-        table.places[place.expect("it is not full")] = (key, file);
+        let place = table.find(key, self.spread);
+        let known = table.places[place].1;
+        if known != EMPTY {
+            return Some(known);
+        }
+        table.places[place] = (key, file);
         table.used += 1;
         None
     }
 }
 
 impl KeyTable {
-    /// The place of a key, or the one where it would be; `None` without a free place.
-    fn find(&self, key: u32, spread: u64) -> Option<usize> {
+    /// The place of a key, or the free one where it would be.
+    fn find(&self, key: u32, spread: u64) -> usize {
         // In proportion to the product, for any number of places.
         let count = self.places.len();
         let start = (u128::from(spread.wrapping_mul(key.into())) * count as u128) >> 64;
         let (before, after) = self.places.split_at(start as usize);
         let mut places = after.iter().chain(before);
-        let steps = places.position(|(other, file)| *other == key || *file == EMPTY)?;
-        Some((start as usize + steps) % count)
+        let steps = places.position(|(other, file)| *other == key || *file == EMPTY);
+        (start as usize + steps.expect("it is not full")) % count
     }
 
     fn grow(&mut self, spread: u64) {
         let count = self.places.len() + self.places.len() / 8 + 8;
         let old = std::mem::replace(&mut self.places, vec![(0, EMPTY); count]);
         for (key, file) in old.into_iter().filter(|(_, file)| *file != EMPTY) {
-            let place = self.find(key, spread).expect("more places than files");
+            let place = self.find(key, spread);
             self.places[place] = (key, file);
         }
     }

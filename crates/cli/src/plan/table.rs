@@ -154,7 +154,7 @@ fn block(row: &CandidateRow) -> String {
 /// A predicted time. Where the error is larger, as that of a `sync` for a few files, only the
 /// end of the bar says anything.
 fn of_time(range: Range) -> String {
-    if range.error > range.value.max(0.0) {
+    if range.error > range.value {
         return format!("at most {}", of_seconds(range.value + range.error));
     }
     format!("{} {}", of_seconds(range.value), percent(range))
